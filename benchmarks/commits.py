@@ -16,12 +16,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from datasets_out.commits.encoding import encode, seal
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import from_tables, to_tables
-from datasets_out.commits.verify import verify
-from engine.flow.progress import total
-from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict
+from foil.datasets_out.commits.encoding import encode, seal
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.schema import from_tables, to_tables
+from foil.datasets_out.commits.verify import verify
+from foil.engine.flow.progress import total
+from foil.engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict
 
 ENTRIES = 1000
 BUDGET_MS = 0.25

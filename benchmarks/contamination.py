@@ -72,14 +72,14 @@ def resident() -> int:
 
 
 def foil(strings: Sequence[str]) -> Callable[[Sequence[str]], set[int]]:
-    from validators.overlap.ngram_index import Item, NgramIndex
+    from foil.validators.overlap.ngram_index import Item, NgramIndex
 
     index = NgramIndex.build([Item("eval", str(i), text) for i, text in enumerate(strings)], LONGEST)
     return lambda texts: {hit.text for hit in index.find(texts, [LEAST] * len(texts))}
 
 
 def python_set(strings: Sequence[str]) -> Callable[[Sequence[str]], set[int]]:
-    from validators.overlap.word_runs import normalise
+    from foil.validators.overlap.word_runs import normalise
 
     runs: list[set[bytes]] = [set() for _ in range(LONGEST + 1)]
     for string in strings:
@@ -138,8 +138,8 @@ def measure(name: str, data: Path) -> dict[str, Any]:
 
 def topic_overhead(strings: Sequence[str], texts: Sequence[str], count: int) -> float:
     """Milliseconds of a validator call on a topic of 5 intents and 5 passages."""
-    from engine.topic import Intent, Passage, Topic
-    from validators.overlap.contamination import Contamination, ContaminationSettings
+    from foil.engine.topic import Intent, Passage, Topic
+    from foil.validators.overlap.contamination import Contamination, ContaminationSettings
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "strings.txt"

@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 
 from benchmarks.query import PARTITION_TOPICS, build
-from cluster.desk.report import MOST_BYTES, report_page
-from datasets_out.sql.query import run_sql
+from foil.cluster.desk.report import MOST_BYTES, report_page
+from foil.datasets_out.sql.query import run_sql
+from foil.validators.audits.diversity import instruction_diversity
+from foil.validators.overlap.near_duplicates import group_texts
 from tests.support.desk.browser import Visit, desk_process, headless
-from validators.audits.diversity import instruction_diversity
-from validators.overlap.near_duplicates import group_texts
 
 OPEN_S, DIVERSITY_S = 1.0, 60.0
 WORDS = [f"word{number}" for number in range(5000)]

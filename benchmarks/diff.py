@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.query import PARTITION_TOPICS, asked, build, data_folder
-from datasets_out.commits.log import CommitLog
-from datasets_out.diff.run_diff import RunDiff, diff_runs
-from engine.topic import Topic, intent_id
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.diff.run_diff import RunDiff, diff_runs
+from foil.engine.topic import Topic, intent_id
 
 BUDGET_S = 10.0
 EVERY = 100

@@ -23,14 +23,14 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.objectives import REPO, settings_of, shortened
-from datasets_out.commits.snapshot import load_snapshot, read_accepted
-from datasets_out.training.sources import TopicSource
-from datasets_out.training.training_view import SplitSettings, TrainingView
-from prompts.constraints.constraint import constraints_of
-from trainer.evaluation.evaluate import compare, evaluate, means
-from trainer.model.encoder import Encoder, load_starting_encoder
-from trainer.run.fit import fit
-from trainer.settings import EncodeSettings, EvaluateSettings
+from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
+from foil.datasets_out.training.sources import TopicSource
+from foil.datasets_out.training.training_view import SplitSettings, TrainingView
+from foil.prompts.constraints.constraint import constraints_of
+from foil.trainer.evaluation.evaluate import compare, evaluate, means
+from foil.trainer.model.encoder import Encoder, load_starting_encoder
+from foil.trainer.run.fit import fit
+from foil.trainer.settings import EncodeSettings, EvaluateSettings
 
 FAMILIES = ("section", "code_sample", "parameter", "namespace", "library")
 MEASURED = EvaluateSettings(encode=EncodeSettings(max_tokens=160))
@@ -43,9 +43,7 @@ def topics(out: Path, seeds: int, without: str = "") -> Path:
     if not (folder / "run.json").exists():
         job = ["run", "examples/jobs/objectives.yaml", "--out", str(folder), "--set", f"limits.seeds={seeds}"]
         left_out = ["--set", f"recipe.family_weights={{{without}: 0}}"] if without else []
-        subprocess.run(
-            [sys.executable, "-m", "cluster", *job, *left_out], check=True, cwd=REPO, stdout=subprocess.DEVNULL
-        )
+        subprocess.run([sys.executable, "-m", "foil", *job, *left_out], check=True, cwd=REPO, stdout=subprocess.DEVNULL)
     return folder
 
 

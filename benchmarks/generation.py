@@ -49,9 +49,9 @@ from benchmarks.peers.generation_prompts import (
 )
 
 if TYPE_CHECKING:
-    from engine.protocols import Ask, Parts
-    from engine.seeds.files.ledger import Ledger
-    from engine.topic import Seed, Topic
+    from foil.engine.protocols import Ask, Parts
+    from foil.engine.seeds.files.ledger import Ledger
+    from foil.engine.topic import Seed, Topic
 
 HERE = Path(__file__).resolve().parent
 SERVER = HERE.parent / "tests" / "support" / "models" / "fault_server.py"
@@ -97,12 +97,12 @@ class Corpus:
     @property
     def ledger(self) -> Ledger:
         """An empty one."""
-        from engine.seeds.files.ledger import Ledger
+        from foil.engine.seeds.files.ledger import Ledger
 
         return Ledger()
 
     def __iter__(self) -> Iterator[Seed]:
-        from engine.topic import Passage, Seed
+        from foil.engine.topic import Passage, Seed
 
         for i in range(self.count):
             yield Seed(f"s{i:09d}", "bench", query(i), (Passage(passage(i), "seed_positive"),))
@@ -119,7 +119,7 @@ class OnePrompt:
     memory: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        from prompts.render import compile_template
+        from foil.prompts.render import compile_template
 
         self._template = compile_template("bench/one_prompt", TEMPLATE)
 
@@ -133,7 +133,7 @@ class OnePrompt:
 
 
 def topic_of(recipe: str, seed: Seed, answer: Variant) -> Topic:
-    from engine.topic import Intent, Judgment, Passage, Topic, intent_id, topic_id
+    from foil.engine.topic import Intent, Judgment, Passage, Topic, intent_id, topic_id
 
     tid, (given,) = topic_id(recipe, seed), seed.positives
     plain = Intent(intent_id(tid, "", seed.query), "original", "", seed.query)
@@ -145,12 +145,12 @@ def topic_of(recipe: str, seed: Seed, answer: Variant) -> Topic:
 
 
 def build(out: Path, recipe: OnePrompt, told: argparse.Namespace, rpm: float | None) -> Parts:
-    from datasets_out.commits.log import CommitLog
-    from engine.models.endpoints import HostedSettings
-    from engine.models.hosted import Hosted
-    from engine.protocols import Parts
-    from prompts.parse import parse_reply
-    from validators.checks.shape import ShapeCheck, ShapeSettings
+    from foil.datasets_out.commits.log import CommitLog
+    from foil.engine.models.endpoints import HostedSettings
+    from foil.engine.models.hosted import Hosted
+    from foil.engine.protocols import Parts
+    from foil.prompts.parse import parse_reply
+    from foil.validators.checks.shape import ShapeCheck, ShapeSettings
 
     params = {"temperature": TEMPERATURE, "max_tokens": MAX_TOKENS}
     settings = HostedSettings.model_validate(
@@ -162,11 +162,11 @@ def build(out: Path, recipe: OnePrompt, told: argparse.Namespace, rpm: float | N
 
 def foil(told: argparse.Namespace, rpm: float | None = None) -> dict[str, Any]:
     """The run of a job, from its first seed to its last commit."""
-    from datasets_out.commits.log import CommitLog
-    from engine.errors import RunFailedError
-    from engine.flow.limits import Limits, RuntimeSettings
-    from engine.runtime.run_local import run
-    from engine.runtime.session import RunSpec, WorkerSpec
+    from foil.datasets_out.commits.log import CommitLog
+    from foil.engine.errors import RunFailedError
+    from foil.engine.flow.limits import Limits, RuntimeSettings
+    from foil.engine.runtime.run_local import run
+    from foil.engine.runtime.session import RunSpec, WorkerSpec
 
     recipe = OnePrompt(max(told.requests // 10, 1))
     with tempfile.TemporaryDirectory(prefix="foil-bench-") as name:
@@ -243,11 +243,11 @@ CONTENDERS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
 
 LIBRARIES = {
     "foil": (
-        "datasets_out.commits.encoding",
-        "engine.runtime.run_local",
-        "engine.models.hosted",
-        "prompts.render",
-        "validators.checks.shape",
+        "foil.datasets_out.commits.encoding",
+        "foil.engine.runtime.run_local",
+        "foil.engine.models.hosted",
+        "foil.prompts.render",
+        "foil.validators.checks.shape",
     ),
     "bare": ("aiohttp",),
     "openai": ("openai.resources.chat",),

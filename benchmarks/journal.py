@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from engine.flow.journal import Journal
-from engine.flow.journal_reading import JournalIndex
-from engine.requests import Reply
-from engine.storage.local_store import LocalStore
-from engine.storage.store import Appender, Store
+from foil.engine.flow.journal import Journal
+from foil.engine.flow.journal_reading import JournalIndex
+from foil.engine.requests import Reply
+from foil.engine.storage.local_store import LocalStore
+from foil.engine.storage.store import Appender, Store
 from tests.support.storage import servers
 
 PARTITIONS = 8
@@ -87,7 +87,7 @@ def opening(store: Store) -> float:
 
 def in_a_bucket(folder: Path, replies: int, waiting: int) -> dict[str, float]:
     """Against a server on loopback."""
-    from engine.storage.object_store import ObjectStore
+    from foil.engine.storage.object_store import ObjectStore
 
     with servers.localbucket(folder) as url:
         os.environ.update(servers.environment(url))

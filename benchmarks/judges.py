@@ -22,14 +22,19 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from engine.errors import Rejected
-from engine.flow.ask import SeedAsk
-from engine.protocols import JudgeCheck
-from engine.seeds.catalog import READERS
-from engine.topic import Intent, Passage, Topic
-from prompts.parse import parse_reply
-from prompts.passages.answer_evidence import dump_evidence
-from prompts.recipes.verifiable import Verifiable, VerifiableSettings
+from foil.engine.errors import Rejected
+from foil.engine.flow.ask import SeedAsk
+from foil.engine.protocols import JudgeCheck
+from foil.engine.seeds.catalog import READERS
+from foil.engine.topic import Intent, Passage, Topic
+from foil.prompts.parse import parse_reply
+from foil.prompts.passages.answer_evidence import dump_evidence
+from foil.prompts.recipes.verifiable import Verifiable, VerifiableSettings
+from foil.validators.judges.agreement import measure_agreement
+from foil.validators.judges.panel import JudgePanel, PanelSettings
+from foil.validators.judges.polarity import JudgePolarity, JudgePolaritySettings
+from foil.validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
+from foil.validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
 from tests.support.models.corrupt_judge import (
     Acceptance,
     CorruptJudge,
@@ -44,11 +49,6 @@ from tests.support.models.corrupt_judge import (
     with_attack,
     without_fences,
 )
-from validators.judges.agreement import measure_agreement
-from validators.judges.panel import JudgePanel, PanelSettings
-from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
-from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
-from validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
 
 SPOILT = 0.3
 VOTES = (1, 3, 5)
@@ -108,7 +108,7 @@ async def votes_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
 async def position_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
     """The same judges without and with what is there against position bias: the order drawn, the pair also swapped."""
     once = patch.object(JudgePanel, "compare_pair", lambda self, i, ps, slot: self.compare_once(i, tuple(ps), slot))
-    as_made = patch("validators.judges.panel.shuffle_passages", lambda passages, *_: list(passages))
+    as_made = patch("foil.validators.judges.panel.shuffle_passages", lambda passages, *_: list(passages))
     rows = []
     for name in ("30 % takes the first", "always takes the first"):
         for rule, order, unguarded in (("one scenario", "shuffled", as_made), ("polarity", "in both orders", once)):
@@ -123,10 +123,10 @@ async def position_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
 async def injection_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
     """A judge that obeys every command outside of the fences, and a command in every topic's negative."""
     hostile = [with_attack(topic) for topic in topics]
-    plain = patch("validators.judges.panel.inert", lambda text, _: text)
+    plain = patch("foil.validators.judges.panel.inert", lambda text, _: text)
     renderings: Mapping[str, tuple[Any, ...]] = {
-        "labels alone": (plain, patch("validators.judges.panel.load", without_fences)),
-        "fences that can be guessed": (plain, patch("validators.judges.panel.nonce", lambda *_: "data")),
+        "labels alone": (plain, patch("foil.validators.judges.panel.load", without_fences)),
+        "fences that can be guessed": (plain, patch("foil.validators.judges.panel.nonce", lambda *_: "data")),
         "fences with a code, inert text": (),
     }
     rows = []

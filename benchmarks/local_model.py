@@ -22,16 +22,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
-from engine.answer_forms import Structured
-from engine.errors import Rejected, UnreadableReplyError
-from engine.flow.ask import schema_of
-from engine.models.local_vllm import LocalVllm, LocalVllmSettings, engine_arguments, environment
-from engine.models.params import Params
-from engine.requests import Message, Request
-from prompts.parse import parse_reply
-from prompts.recipes.infir import Infir, InfirSettings
-from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
-from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
+from foil.engine.answer_forms import Structured
+from foil.engine.errors import Rejected, UnreadableReplyError
+from foil.engine.flow.ask import schema_of
+from foil.engine.models.local_vllm import LocalVllm, LocalVllmSettings, engine_arguments, environment
+from foil.engine.models.params import Params
+from foil.engine.requests import Message, Request
+from foil.prompts.parse import parse_reply
+from foil.prompts.recipes.infir import Infir, InfirSettings
+from foil.prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
+from foil.prompts.recipes.promptriever import Promptriever, PromptrieverSettings
 from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.trades import trade_seeds
 from tests.support.vllm.tiny_model import make_tiny_model

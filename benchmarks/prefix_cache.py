@@ -18,11 +18,11 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-from engine.errors import Rejected
-from engine.models.local_vllm import LocalVllm, LocalVllmSettings
-from engine.models.params import Params
-from engine.requests import Message, Request
-from prompts.recipes.infir import Infir, InfirSettings
+from foil.engine.errors import Rejected
+from foil.engine.models.local_vllm import LocalVllm, LocalVllmSettings
+from foil.engine.models.params import Params
+from foil.engine.requests import Message, Request
+from foil.prompts.recipes.infir import Infir, InfirSettings
 from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.trades import trade_seeds
 from tests.support.vllm.tiny_model import make_tiny_model

@@ -23,18 +23,18 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datasets_out.commits.encoding import encode, seal
-from datasets_out.commits.entries import CommitEntry, CommittedFile
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import SCHEMA_VERSION, to_tables
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.lineage.lineage import trace_lineage
-from datasets_out.lineage.records import choose_topics, find_records, read_topics
-from datasets_out.sql.query import run_sql
-from datasets_out.sql.views import views_script
-from engine.flow.progress import count_topics
-from engine.ids import content_id, sha256_hex
-from engine.topic import INTENT_ROLES, PASSAGE_ROLES, Call, Intent, Judgment, Passage, Topic, Verdict, intent_id
+from foil.datasets_out.commits.encoding import encode, seal
+from foil.datasets_out.commits.entries import CommitEntry, CommittedFile
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.schema import SCHEMA_VERSION, to_tables
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.lineage.lineage import trace_lineage
+from foil.datasets_out.lineage.records import choose_topics, find_records, read_topics
+from foil.datasets_out.sql.query import run_sql
+from foil.datasets_out.sql.views import views_script
+from foil.engine.flow.progress import count_topics
+from foil.engine.ids import content_id, sha256_hex
+from foil.engine.topic import INTENT_ROLES, PASSAGE_ROLES, Call, Intent, Judgment, Passage, Topic, Verdict, intent_id
 
 PARTITION_TOPICS = 2000
 BUDGET_S = 2.0

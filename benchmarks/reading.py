@@ -18,15 +18,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from datasets_out.commits.log import CommitLog
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.protocols import DivisibleReader, Screen, SeedReader, SketchingScreen
-from engine.runtime.seed_process import SeedProcess, SeedSource
-from engine.runtime.seed_stream import split_into_partitions
-from engine.seeds.msmarco import MsmarcoRows, MsmarcoSettings
-from engine.seeds.table import TableReader, TableSettings
-from engine.storage.local_store import LocalStore
-from validators.overlap.duplicates import Duplicates, DuplicatesSettings
+from foil.datasets_out.commits.log import CommitLog
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.protocols import DivisibleReader, Screen, SeedReader, SketchingScreen
+from foil.engine.runtime.seed_process import SeedProcess, SeedSource
+from foil.engine.runtime.seed_stream import split_into_partitions
+from foil.engine.seeds.msmarco import MsmarcoRows, MsmarcoSettings
+from foil.engine.seeds.table import TableReader, TableSettings
+from foil.engine.storage.local_store import LocalStore
+from foil.validators.overlap.duplicates import Duplicates, DuplicatesSettings
 
 WORDS = 20_000
 COLUMNS = {"query": "query", "positives": "passage", "id": "id"}

@@ -20,11 +20,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from engine.errors import Rejected
-from engine.seeds.msmarco import MsmarcoSettings, msmarco_reader
-from engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings
-from engine.topic import Seed
-from prompts.recipes.verifiable import Verifiable, VerifiableSettings
+from foil.engine.errors import Rejected
+from foil.engine.seeds.msmarco import MsmarcoSettings, msmarco_reader
+from foil.engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings
+from foil.engine.topic import Seed
+from foil.prompts.recipes.verifiable import Verifiable, VerifiableSettings
 
 
 def measure(seeds: Sequence[Seed]) -> dict[str, Any]:

@@ -20,15 +20,15 @@ from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 
-from cluster.build import build_run
-from cluster.job import load_job
-from datasets_out.commits.log import CommitLog
-from datasets_out.sql.query import run_sql
-from engine.flow.progress import Progress
-from engine.runtime import run_local
-from engine.runtime.session import RunSpec
-from engine.seeds.files.ledger import Ledger
-from engine.topic import Seed
+from foil.cluster.build import build_run
+from foil.cluster.job import load_job
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.sql.query import run_sql
+from foil.engine.flow.progress import Progress
+from foil.engine.runtime import run_local
+from foil.engine.runtime.session import RunSpec
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.topic import Seed
 
 BASE_SEEDS = 2000
 QUERIES = {
@@ -129,7 +129,7 @@ def main() -> None:
     watch, cpu = Watch(topics), cpu_s()
     summary = run_local.run(RunSpec(Repeated(seeds), spec.screens, spec.worker), watch)
     cpu = cpu_s() - cpu
-    foil = [sys.executable, "-m", "cluster"]
+    foil = [sys.executable, "-m", "foil"]
     found = {
         "topics": summary.counts.topics.total(),
         "accepted": summary.counts.topics["accepted"],

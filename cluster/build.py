@@ -5,22 +5,22 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from cluster.catalog import MODELS, RunContext, engines_of, factory_for, open_seeds
-from cluster.job import Job
-from cluster.seeds.stored_topics import StoredTopicsSettings, WholeOnly
-from datasets_out.commits.log import CommitLog
-from datasets_out.curation.call_replies import CallReplies
-from engine.flow.journal_reading import ReplyArchive
-from engine.ids import canonical_json, sha256_hex
-from engine.protocols import Model, PaidReplies, Parts, Recipe, Screen, SeedReader, Validator
-from engine.requests import Reply, Request
-from engine.runtime.session import RunSpec, WorkerSpec
-from engine.settings import Settings
-from engine.storage.opening import mirror_of, open_store
-from prompts.parse import parse_reply
-from prompts.recipes.catalog import RECIPES
-from prompts.recipes.mixed import MixedRecipe, MixedRecipeSettings
-from validators.catalog import screens_of, validators_of
+from foil.cluster.catalog import MODELS, RunContext, engines_of, factory_for, open_seeds
+from foil.cluster.job import Job
+from foil.cluster.seeds.stored_topics import StoredTopicsSettings, WholeOnly
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.curation.call_replies import CallReplies
+from foil.engine.flow.journal_reading import ReplyArchive
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.protocols import Model, PaidReplies, Parts, Recipe, Screen, SeedReader, Validator
+from foil.engine.requests import Reply, Request
+from foil.engine.runtime.session import RunSpec, WorkerSpec
+from foil.engine.settings import Settings
+from foil.engine.storage.opening import mirror_of, open_store
+from foil.prompts.parse import parse_reply
+from foil.prompts.recipes.catalog import RECIPES
+from foil.prompts.recipes.mixed import MixedRecipe, MixedRecipeSettings
+from foil.validators.catalog import screens_of, validators_of
 
 
 def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cluster.seeds.mixed import MixedReader, MixedSettings
-from cluster.seeds.other_run import RunReader, RunSettings
-from cluster.seeds.stored_topics import StoredTopicsReader, StoredTopicsSettings
-from engine.ids import canonical_json, sha256_hex
-from engine.inference.pooled_vllm import EngineModel, EngineSpec, PooledVllm, engine_spec
-from engine.models.endpoints import HostedSettings
-from engine.models.local_vllm import LocalVllm, LocalVllmSettings
-from engine.protocols import Model, SeedReader
-from engine.seeds.catalog import READERS
-from engine.settings import Settings
+from foil.cluster.seeds.mixed import MixedReader, MixedSettings
+from foil.cluster.seeds.other_run import RunReader, RunSettings
+from foil.cluster.seeds.stored_topics import StoredTopicsReader, StoredTopicsSettings
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.inference.pooled_vllm import EngineModel, EngineSpec, PooledVllm, engine_spec
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.models.local_vllm import LocalVllm, LocalVllmSettings
+from foil.engine.protocols import Model, SeedReader
+from foil.engine.seeds.catalog import READERS
+from foil.engine.settings import Settings
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 
@@ -29,11 +29,11 @@ class RunContext:
 
 def _hosted(settings: HostedSettings, context: RunContext) -> Model:
     if settings.mode == "batch":
-        from engine.models.batch import Batched
+        from foil.engine.models.batch import Batched
 
         endpoint_id = sha256_hex(canonical_json([settings.identity(), settings.all_endpoints()[0].url]))[:12]
         return Batched(settings, context.out / "batches" / endpoint_id)
-    from engine.models.hosted import Hosted
+    from foil.engine.models.hosted import Hosted
 
     return Hosted(settings, share=1 / max(1, context.workers))
 
@@ -45,7 +45,7 @@ def _local_vllm(settings: LocalVllmSettings, _context: RunContext) -> Model:
 def _vllm_here(settings: LocalVllmSettings) -> EngineModel:
     """vLLM in or beside this process."""
     if settings.serve:
-        from engine.models.served_vllm import ServedVllm
+        from foil.engine.models.served_vllm import ServedVllm
 
         return ServedVllm(settings)
     return LocalVllm(settings)

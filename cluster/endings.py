@@ -19,8 +19,8 @@ from pathlib import Path
 import typer
 from typer.main import get_command
 
-from cluster.terminal import READER_GONE, reader_is_gone, say
-from engine.errors import CommitError, FoilError, UsageError
+from foil.cluster.terminal import READER_GONE, reader_is_gone, say
+from foil.engine.errors import CommitError, FoilError, UsageError
 
 FAULT = 70
 _INTERRUPTED = 130

@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from importlib.metadata import PackageNotFoundError, requires, version
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
 
 PACKAGE = "foil-ir"
 

@@ -16,21 +16,21 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from cluster.catalog import MODELS, SEEDS
-from cluster.seeds.mixed import MixedSettings
-from cluster.yaml_page import MAX_DEPTH, KeyPath, cut, is_hidden, read_yaml, shown
-from engine.errors import UsageError
-from engine.flow.limits import Limits, ReplySettings, RuntimeSettings
-from engine.models.endpoints import HostedSettings
-from engine.models.params import Price
-from engine.protocols import for_role
-from engine.seeds.files.text_files import read_text
-from engine.settings import Settings
-from engine.storage.opening import mirror_of, open_store
-from prompts.recipes.catalog import RECIPES, roles_asked
-from prompts.recipes.mixed import MixedRecipeSettings, RecipePart
-from trainer.settings import EvaluateSettings, TrainSettings
-from validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
+from foil.cluster.catalog import MODELS, SEEDS
+from foil.cluster.seeds.mixed import MixedSettings
+from foil.cluster.yaml_page import MAX_DEPTH, KeyPath, cut, is_hidden, read_yaml, shown
+from foil.engine.errors import UsageError
+from foil.engine.flow.limits import Limits, ReplySettings, RuntimeSettings
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.models.params import Price
+from foil.engine.protocols import for_role
+from foil.engine.seeds.files.text_files import read_text
+from foil.engine.settings import Settings
+from foil.engine.storage.opening import mirror_of, open_store
+from foil.prompts.recipes.catalog import RECIPES, roles_asked
+from foil.prompts.recipes.mixed import MixedRecipeSettings, RecipePart
+from foil.trainer.settings import EvaluateSettings, TrainSettings
+from foil.validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
 
 MAX_BYTES = 1_000_000
 MAX_MISTAKES = 50

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from cluster.catalog import open_seeds
-from cluster.job import Job, load_job, settings_from
-from cluster.terminal import print_json, say, show
-from datasets_out.commits.snapshot import load_snapshot
-from engine.topic import Intent, Passage
-from prompts.constraints.constraint import all_hold, constraints_of
-from trainer.mining.mined_run import mine_snapshot
-from trainer.mining.scorers import ScorerSource, bm25_source
-from trainer.mining.settings import MineSettings
+from foil.cluster.catalog import open_seeds
+from foil.cluster.job import Job, load_job, settings_from
+from foil.cluster.terminal import print_json, say, show
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.engine.topic import Intent, Passage
+from foil.prompts.constraints.constraint import all_hold, constraints_of
+from foil.trainer.mining.mined_run import mine_snapshot
+from foil.trainer.mining.scorers import ScorerSource, bm25_source
+from foil.trainer.mining.settings import MineSettings
 
 
 def mine_run(
@@ -42,7 +42,7 @@ def scorer_source(settings: MineSettings) -> ScorerSource:
     """What the settings name as the miner; a model tells its progress on the terminal."""
     if settings.miner == "bm25":
         return bm25_source(settings)
-    from trainer.mining.model_scorer import model_source
+    from foil.trainer.mining.model_scorer import model_source
 
     return model_source(settings, lambda done, texts: say(f"encoded {done:,} of {texts:,} passages"))
 

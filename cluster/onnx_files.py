@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.terminal import say, show
+from foil.cluster.terminal import say, show
 
 if TYPE_CHECKING:
-    from trainer.export.exported_file import ExportedFile
+    from foil.trainer.export.exported_file import ExportedFile
 
 LEAST_COSINE = 0.98
 
 
 def need_onnx() -> None:
     """Raises UsageError where a library of an export is missing."""
-    from cluster.extras import need
+    from foil.cluster.extras import need
 
     need("sentence_transformers", extra="train")
     for module in ("onnx", "onnxruntime", "onnxscript"):
@@ -24,8 +24,8 @@ def need_onnx() -> None:
 
 def show_export(model: Path, *, int8: bool = True, least_cosine: float = LEAST_COSINE) -> list[ExportedFile]:
     """Exports a model, and shows what was compared."""
-    from trainer.export.onnx_export import export_onnx
-    from trainer.export.onnx_scorer import has_pair_head
+    from foil.trainer.export.onnx_export import export_onnx
+    from foil.trainer.export.onnx_scorer import has_pair_head
 
     files = export_onnx(model, int8=int8, least_cosine=least_cosine)
     rows = [

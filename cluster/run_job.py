@@ -10,31 +10,31 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from cluster.build import build_run
-from cluster.deploy.open_files import check_limit
-from cluster.deploy.ray_environment import drain_within_stop_wait, no_copies_of_this_folder, set_driver_defaults
-from cluster.extras import need
-from cluster.job import Job
-from cluster.seeds.mixed import MixedSettings
-from cluster.seeds.stored_topics import StoredTopicsSettings
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.origins import put_sources
-from datasets_out.compaction.folding import fold
-from datasets_out.compaction.reopening import reopen_failed
-from engine.errors import NotReadyError, UsageError
-from engine.flow.progress import Progress, Summary
-from engine.keys import read_key
-from engine.models.endpoints import HostedSettings
-from engine.runtime import run_local
-from engine.runtime.session import OnProgress, RunSpec
-from engine.settings import Settings
-from engine.storage.laws import check_store
-from engine.storage.local_store import LocalStore
-from engine.storage.opening import open_store
-from engine.storage.store import Store
-from engine.telemetry.json_logs import begin_logs
-from engine.telemetry.otlp_spans import traced
-from engine.telemetry.prometheus import serve_metrics
+from foil.cluster.build import build_run
+from foil.cluster.deploy.open_files import check_limit
+from foil.cluster.deploy.ray_environment import drain_within_stop_wait, no_copies_of_this_folder, set_driver_defaults
+from foil.cluster.extras import need
+from foil.cluster.job import Job
+from foil.cluster.seeds.mixed import MixedSettings
+from foil.cluster.seeds.stored_topics import StoredTopicsSettings
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.origins import put_sources
+from foil.datasets_out.compaction.folding import fold
+from foil.datasets_out.compaction.reopening import reopen_failed
+from foil.engine.errors import NotReadyError, UsageError
+from foil.engine.flow.progress import Progress, Summary
+from foil.engine.keys import read_key
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.runtime import run_local
+from foil.engine.runtime.session import OnProgress, RunSpec
+from foil.engine.settings import Settings
+from foil.engine.storage.laws import check_store
+from foil.engine.storage.local_store import LocalStore
+from foil.engine.storage.opening import open_store
+from foil.engine.storage.store import Store
+from foil.engine.telemetry.json_logs import begin_logs
+from foil.engine.telemetry.otlp_spans import traced
+from foil.engine.telemetry.prometheus import serve_metrics
 
 LOG = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def run_job(
     if job.runtime.kind == "ray":
         set_driver_defaults()  # Ray reads them as it is imported
         no_copies_of_this_folder(job.runtime.ray_address)
-        from engine.runtime import run_ray
+        from foil.engine.runtime import run_ray
 
         runner = run_ray.run
     with serve_where_wanted(job, spec.worker.run), traced(spec.worker.run):

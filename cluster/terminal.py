@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from engine.visible_text import log_visibly, visible
+from foil.engine.visible_text import log_visibly, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

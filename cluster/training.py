@@ -6,19 +6,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.job import Job
-from cluster.terminal import say
-from datasets_out.training.sources import SourceSettings, TopicSource, digest_of, pin_source
-from datasets_out.training.training_view import TrainingView
-from engine.atomic_files import held
-from engine.errors import UsageError
-from engine.storage.trees import download, upload
-from trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
-from trainer.settings import TrainSettings
+from foil.cluster.job import Job
+from foil.cluster.terminal import say
+from foil.datasets_out.training.sources import SourceSettings, TopicSource, digest_of, pin_source
+from foil.datasets_out.training.training_view import TrainingView
+from foil.engine.atomic_files import held
+from foil.engine.errors import UsageError
+from foil.engine.storage.trees import download, upload
+from foil.trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
+from foil.trainer.settings import TrainSettings
 
 if TYPE_CHECKING:
-    from trainer.evaluation.validation import Measurement
-    from trainer.run.logs import LogRow
+    from foil.trainer.evaluation.validation import Measurement
+    from foil.trainer.run.logs import LogRow
 
 _MEASURES = {
     "both_views": "both views",
@@ -73,25 +73,25 @@ def _find_trained(job: Job, settings: TrainSettings) -> PublishedModel | None:
 
 
 def _train(job: Job, settings: TrainSettings, command: str) -> PublishedModel:
-    from cluster.extras import need
+    from foil.cluster.extras import need
 
     if settings.workers:
         need("ray", extra="ray")
     view = pin_topics(job, settings)
     _print_view(view)
-    from trainer.run.monitor import Callbacks
+    from foil.trainer.run.monitor import Callbacks
 
     steps = settings.schedule.with_steps_for(len(view.partitions("train"))).steps
     callbacks = Callbacks(partial(_print_step, steps=steps), _print_measured)
     if settings.workers:
-        from trainer.run.fit_ray import train_on_ray
+        from foil.trainer.run.fit_ray import train_on_ray
 
         return train_on_ray(settings, view, job.out, command, callbacks)
     if settings.reranker:
-        from trainer.run.fit_reranker import train_reranker
+        from foil.trainer.run.fit_reranker import train_reranker
 
         return train_reranker(settings, view, job.out, command, callbacks)
-    from trainer.run import fit
+    from foil.trainer.run import fit
 
     return fit.train(settings, view, job.out, command, callbacks)
 

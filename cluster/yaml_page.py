@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
 
 MAX_NODES = 20_000
 MAX_DEPTH = 32

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from engine.requests import Request
+from foil.engine.requests import Request
 
 Structured = Literal["json_schema", "json_object", "prompt", "words"]
 """A way in which a reply's JSON is asked for."""

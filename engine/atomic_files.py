@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from engine.crash_points import crash_point
-from engine.errors import CorruptDataError, RunHeldError
+from foil.engine.crash_points import crash_point
+from foil.engine.errors import CorruptDataError, RunHeldError
 
 _WRITE_BYTES = 1 << 20
 

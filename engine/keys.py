@@ -20,9 +20,9 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel
 from pydantic_core import PydanticCustomError
 
-from engine.errors import UsageError
-from engine.requests import Reply
-from engine.texts.key_spellings import cut_keys
+from foil.engine.errors import UsageError
+from foil.engine.requests import Reply
+from foil.engine.texts.key_spellings import cut_keys
 
 Answer = TypeVar("Answer", bound=BaseModel)
 SHORTEST_KEY = 8

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from engine.settings import Settings
+from foil.engine.settings import Settings
 
 _SEND_S = 120.0
 _SLOWER = 3.0

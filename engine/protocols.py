@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, runtime_chec
 
 from pydantic import BaseModel, ConfigDict
 
-from engine.model_traits import ModelTraits
-from engine.rates.client import AskForRates
-from engine.requests import Message, Reply, Request
-from engine.seeds.files.ledger import Ledger
-from engine.topic import Call, Seed, Topic, Verdict
+from foil.engine.model_traits import ModelTraits
+from foil.engine.rates.client import AskForRates
+from foil.engine.requests import Message, Reply, Request
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.topic import Call, Seed, Topic, Verdict
 
 Answer = TypeVar("Answer", bound=BaseModel)
 Named = TypeVar("Named")

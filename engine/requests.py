@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from engine.ids import canonical_json, sha256_hex
+from foil.engine.ids import canonical_json, sha256_hex
 
 CHARACTERS_PER_TOKEN = 4
 SHORTEST_CONTEXT = 256

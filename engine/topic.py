@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from engine.ids import canonical_json, content_id, sha256_hex
+from foil.engine.ids import canonical_json, content_id, sha256_hex
 
 IntentRole = Literal["original", "instructed", "poisoned_instruction", "poisoned_query", "reversed", "dual"]
 PassageRole = Literal[

@@ -7,7 +7,7 @@ fill the clipboard, marks that turn the order of letters around, spaces without 
 import logging
 import unicodedata
 
-from engine.keys import scrub
+from foil.engine.keys import scrub
 
 
 def visible(text: str) -> str:

@@ -9,8 +9,8 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.ids import canonical_json
-from engine.topic import Intent
+from foil.engine.ids import canonical_json
+from foil.engine.topic import Intent
 
 ATTRIBUTE = "demands"
 

@@ -5,8 +5,8 @@ from typing import Literal, Self, get_args
 
 from pydantic import Field
 
-from engine.protocols import WordReply
-from prompts.parse import StructuredReply
+from foil.engine.protocols import WordReply
+from foil.prompts.parse import StructuredReply
 
 Label = Literal["A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M", "N", "O", "P"]
 LABELS: tuple[Label, ...] = get_args(Label)

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
 from pydantic_core import CoreSchema
 
-from engine.errors import UnreadableReplyError
-from engine.protocols import PlainAnswer, WordReply
-from prompts.lenient_json import lenient_objects
+from foil.engine.errors import UnreadableReplyError
+from foil.engine.protocols import PlainAnswer, WordReply
+from foil.prompts.lenient_json import lenient_objects
 
 A = TypeVar("A", bound=BaseModel)
 

@@ -30,13 +30,13 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from engine.errors import UsageError
-from engine.ids import canonical_json, sha256_hex
-from engine.protocols import Prompt
-from engine.requests import Message
-from engine.seeds.files.text_files import read_text
-from engine.settings import Settings
-from prompts.untrusted_text import fenced, nonce
+from foil.engine.errors import UsageError
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.protocols import Prompt
+from foil.engine.requests import Message
+from foil.engine.seeds.files.text_files import read_text
+from foil.engine.settings import Settings
+from foil.prompts.untrusted_text import fenced, nonce
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_SOURCE = 64_000

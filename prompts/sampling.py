@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from engine.protocols import Prompt
+from foil.engine.protocols import Prompt
 
 _TOKENS_A_WORD = 3.0
 """Twice what English takes, so that code, figures and other languages fit."""

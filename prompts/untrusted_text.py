@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from engine.ids import content_id
-from engine.texts.chat_tokens import broken, mended
+from foil.engine.ids import content_id
+from foil.engine.texts.chat_tokens import broken, mended
 
 A = TypeVar("A", bound=BaseModel)
 NONCE_HEX = 4

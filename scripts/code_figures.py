@@ -57,7 +57,7 @@ def seconds_of(*arguments: str) -> float:
     timings = []
     for _ in range(5):
         began = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "cluster", *arguments], cwd=REPO, check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "foil", *arguments], cwd=REPO, check=True, capture_output=True)
         timings.append(time.perf_counter() - began)
     return min(timings)
 
@@ -66,7 +66,7 @@ def sql_seconds() -> float:
     """Wall seconds of `foil sql` over a small run."""
     with tempfile.TemporaryDirectory() as out:
         job = ("run", "examples/jobs/quickstart.yaml", "--out", out, "--set", "limits.seeds=20")
-        subprocess.run([sys.executable, "-m", "cluster", *job], cwd=REPO, check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "foil", *job], cwd=REPO, check=True, capture_output=True)
         return seconds_of("sql", out, "SELECT count(*) FROM topics")
 
 

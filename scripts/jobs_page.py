@@ -12,16 +12,16 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from cluster.catalog import MODELS, SEEDS
-from cluster.job import MAX_BYTES, OPTIONAL, REQUIRED
-from cluster.yaml_page import MAX_DEPTH, MAX_NODES
-from engine.flow.limits import Limits, ReplySettings, RuntimeSettings
-from engine.settings import Settings
-from prompts.recipes.catalog import RECIPES
-from trainer.ablation.settings import AblationSettings
-from trainer.mining.settings import MineSettings
-from trainer.settings import EvaluateSettings, TrainSettings
-from validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
+from foil.cluster.catalog import MODELS, SEEDS
+from foil.cluster.job import MAX_BYTES, OPTIONAL, REQUIRED
+from foil.cluster.yaml_page import MAX_DEPTH, MAX_NODES
+from foil.engine.flow.limits import Limits, ReplySettings, RuntimeSettings
+from foil.engine.settings import Settings
+from foil.prompts.recipes.catalog import RECIPES
+from foil.trainer.ablation.settings import AblationSettings
+from foil.trainer.mining.settings import MineSettings
+from foil.trainer.settings import EvaluateSettings, TrainSettings
+from foil.validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "jobs.md"
 HEAD = f"""# The job file

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from prompts.recipes.verifiable import VERSION
+from foil.prompts.recipes.verifiable import VERSION
 from tests.support.paths import PACKAGES, REPO
 
 PAGE = (REPO / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -19,9 +19,9 @@ ADDITIONS: dict[str, dict[str, list[tuple[str, str]]]] = {
     "seed corpus": {
         "engine/seeds/tiny.py": [(NEW, '''
 from typing import Literal
-from engine.seeds.files.ledger import Ledger
-from engine.settings import Settings
-from engine.topic import Passage, Seed
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.settings import Settings
+from foil.engine.topic import Passage, Seed
 
 class TinySettings(Settings):
     kind: Literal["tiny"] = "tiny"
@@ -32,16 +32,16 @@ class TinyReader:
         yield Seed("s1", "tiny", "a query", (Passage("a text", "seed_positive"),))
 ''')],
         "engine/seeds/catalog.py": [
-            ("\nREADERS:", "from engine.seeds.tiny import TinyReader, TinySettings\n\nREADERS:"),
+            ("\nREADERS:", "from foil.engine.seeds.tiny import TinyReader, TinySettings\n\nREADERS:"),
             ('    "table": (', '    "tiny": (TinySettings, TinyReader),\n    "table": ('),
         ],
     },
     "recipe": {
         "prompts/recipes/tiny.py": [(NEW, '''
 from typing import Literal
-from engine.settings import Settings
-from engine.topic import Topic, topic_id
-from prompts.render import load
+from foil.engine.settings import Settings
+from foil.engine.topic import Topic, topic_id
+from foil.prompts.render import load
 
 class TinyRecipeSettings(Settings):
     kind: Literal["tiny"] = "tiny"
@@ -54,7 +54,7 @@ class Tiny:
 ''')],
         "prompts/templates/tiny/ask.j2": [(NEW, "=== user ===\nSay something about {{ query }}.\n")],
         "prompts/recipes/catalog.py": [
-            ("\nRECIPES:", "from prompts.recipes.tiny import Tiny, TinyRecipeSettings\n\nRECIPES:"),
+            ("\nRECIPES:", "from foil.prompts.recipes.tiny import Tiny, TinyRecipeSettings\n\nRECIPES:"),
             ('    "infir": (', '    "tiny": (TinyRecipeSettings, Tiny),\n    "infir": ('),
         ],
     },
@@ -71,9 +71,9 @@ class Tiny:
     "check": {
         "validators/checks/tiny.py": [(NEW, '''
 from typing import Literal
-from engine.settings import Settings
-from validators.checks.topic_check import TopicCheck
-from validators.verdicts import pass_verdicts
+from foil.engine.settings import Settings
+from foil.validators.checks.topic_check import TopicCheck
+from foil.validators.verdicts import pass_verdicts
 
 class TinyCheckSettings(Settings):
     kind: Literal["tiny"] = "tiny"
@@ -83,16 +83,16 @@ class TinyCheck(TopicCheck[TinyCheckSettings]):
     def __call__(self, topic): return topic, pass_verdicts(self.name)
 ''')],
         "validators/catalog.py": [
-            ("\nVALIDATORS:", "from validators.checks.tiny import TinyCheck, TinyCheckSettings\n\nVALIDATORS:"),
+            ("\nVALIDATORS:", "from foil.validators.checks.tiny import TinyCheck, TinyCheckSettings\n\nVALIDATORS:"),
             ('    "leak": (', '    "tiny": (TinyCheckSettings, TinyCheck),\n    "leak": ('),
         ],
     },
     "judge": {
         "validators/judges/tiny.py": [(NEW, '''
 from typing import Literal
-from engine.protocols import Cost
-from validators.judges.panel import PanelSettings, panel_fingerprint
-from validators.verdicts import pass_verdicts
+from foil.engine.protocols import Cost
+from foil.validators.judges.panel import PanelSettings, panel_fingerprint
+from foil.validators.verdicts import pass_verdicts
 
 class JudgeTinySettings(PanelSettings):
     kind: Literal["judge_tiny"] = "judge_tiny"
@@ -104,17 +104,17 @@ class JudgeTiny:
 ''')],
         "prompts/templates/judges/tiny.j2": [(NEW, "=== user ===\nIs {{ query }} answered?\n")],
         "validators/catalog.py": [
-            ("\nVALIDATORS:", "from validators.judges.tiny import JudgeTiny, JudgeTinySettings\n\nVALIDATORS:"),
+            ("\nVALIDATORS:", "from foil.validators.judges.tiny import JudgeTiny, JudgeTinySettings\n\nVALIDATORS:"),
             ('    "pii": (', '    "judge_tiny": (JudgeTinySettings, JudgeTiny),\n    "pii": ('),
         ],
     },
     "model": {
         "engine/models/tiny.py": [(NEW, '''
 from typing import Literal
-from engine.model_traits import ModelTraits
-from engine.protocols import Model
-from engine.requests import Reply
-from engine.settings import Settings
+from foil.engine.model_traits import ModelTraits
+from foil.engine.protocols import Model
+from foil.engine.requests import Reply
+from foil.engine.settings import Settings
 
 class TinyModelSettings(Settings):
     kind: Literal["tiny"] = "tiny"
@@ -124,7 +124,7 @@ class TinyModel(Model):
     async def complete(self, request): return Reply(request.id, "{}", self.name)
 ''')],
         "cluster/catalog.py": [
-            ("\nFactory = ", "from engine.models.tiny import TinyModel, TinyModelSettings\n\nFactory = "),
+            ("\nFactory = ", "from foil.engine.models.tiny import TinyModel, TinyModelSettings\n\nFactory = "),
             ('    "hosted": (', '    "tiny": (TinyModelSettings, lambda *_: TinyModel()),\n    "hosted": ('),
         ],
     },
@@ -138,7 +138,7 @@ class TinyModel(Model):
     "measure": {
         "trainer/measures/ranking/tiny.py": [(NEW, '''
 from dataclasses import dataclass
-from trainer.measures.ranking.ranking_measure import RankingMeasure
+from foil.trainer.measures.ranking.ranking_measure import RankingMeasure
 
 @dataclass(frozen=True, slots=True)
 class TinyMeasure(RankingMeasure):
@@ -146,31 +146,31 @@ class TinyMeasure(RankingMeasure):
     def value(self, found): return float(found.ranks.min() == 2)
 ''')],
         "trainer/measures/catalog.py": [
-            ("\n\nclass Measure(", "from trainer.measures.ranking.tiny import TinyMeasure\n\n\nclass Measure("),
+            ("\n\nclass Measure(", "from foil.trainer.measures.ranking.tiny import TinyMeasure\n\n\nclass Measure("),
             ('    "nDCG@k": (', '    "tiny": (r"tiny", TinyMeasure),\n    "nDCG@k": ('),
         ],
     },
     "benchmark": {
         "trainer/benchmarks/readers/tiny.py": [(NEW, '''
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 
 def read_tiny(source, part, ledger):
     return Benchmark(source.name, "", {"d": ("", "a text")}, (EvaluationQuery("q", "a query"),), {"q": {"d": 1}})
 ''')],
         "trainer/benchmarks/catalog.py": [
-            ("\n\n@dataclass(", "from trainer.benchmarks.readers.tiny import read_tiny\n\n\n@dataclass("),
+            ("\n\n@dataclass(", "from foil.trainer.benchmarks.readers.tiny import read_tiny\n\n\n@dataclass("),
             ('    "beir": ', '    "tiny": BenchmarkKind("", "", "", "", read_tiny, _always("")),\n    "beir": '),
         ],
     },
     "format of a release": {
         "datasets_out/release/formats/tiny.py": [(NEW, '''
-from datasets_out.release.formats.release_format import ReleaseFormat
-from datasets_out.release.row_files import OutputRow
+from foil.datasets_out.release.formats.release_format import ReleaseFormat
+from foil.datasets_out.release.row_files import OutputRow
 
 TINY = ReleaseFormat("tiny", lambda released, layout: iter([OutputRow("rows.jsonl", {})]), "open it")
 ''')],
         "datasets_out/release/formats/catalog.py": [
-            ("\n\nFORMATS", "\nfrom datasets_out.release.formats.tiny import TINY\n\nFORMATS"),
+            ("\n\nFORMATS", "\nfrom foil.datasets_out.release.formats.tiny import TINY\n\nFORMATS"),
             ("        HUGGING_FACE, ", "        TINY, HUGGING_FACE, "),
         ],
         "cluster/commands/releases/export.py": [('    HF = "hf"', '    TINY = "tiny"\n    HF = "hf"')],
@@ -186,18 +186,18 @@ TINY = ReleaseFormat("tiny", lambda released, layout: iter([OutputRow("rows.json
 PROOF = """
 import asyncio, sys, torch, yaml
 from pathlib import Path
-from cluster.commands.releases.export import Format
-from cluster.job import load_job
-from cluster.run_job import run_job
-from datasets_out.release.formats.catalog import FORMATS
-from prompts.constraints.families import FAMILIES, NAMES_BY_KIND
-from trainer.benchmarks.catalog import benchmarks_of
-from trainer.benchmarks.source import BenchmarkSource
-from trainer.evaluation.topic_measures import MEASURES
-from trainer.loss.losses import row_losses
-from trainer.measures.catalog import measure_named
-from trainer.measures.judged import single_queries
-from trainer.settings import LossSettings
+from foil.cluster.commands.releases.export import Format
+from foil.cluster.job import load_job
+from foil.cluster.run_job import run_job
+from foil.datasets_out.release.formats.catalog import FORMATS
+from foil.prompts.constraints.families import FAMILIES, NAMES_BY_KIND
+from foil.trainer.benchmarks.catalog import benchmarks_of
+from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.evaluation.topic_measures import MEASURES
+from foil.trainer.loss.losses import row_losses
+from foil.trainer.measures.catalog import measure_named
+from foil.trainer.measures.judged import single_queries
+from foil.trainer.settings import LossSettings
 
 folder = Path(sys.argv[1])
 job = {"seeds": {"kind": "tiny"}, "recipe": {"kind": "tiny"}, "out": str(folder / "out"),
@@ -234,8 +234,10 @@ def test_each_addition_takes_exactly_the_files_that_the_table_names():
 
 @pytest.mark.slow
 def test_what_is_added_so_is_found_by_its_catalog(tmp_path):
-    for package in PACKAGES:
-        shutil.copytree(REPO / package, tmp_path / package, ignore=shutil.ignore_patterns("part-*", "__pycache__"))
+    for folder in ("foil", *PACKAGES):
+        shutil.copytree(
+            REPO / folder, tmp_path / folder, symlinks=True, ignore=shutil.ignore_patterns("part-*", "__pycache__")
+        )
     for edits in ADDITIONS.values():
         for file, changes in edits.items():
             path = tmp_path / file

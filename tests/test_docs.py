@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.catalog import open_seeds
-from cluster.commands.app import COMMANDS, app
-from cluster.endings import run_command
-from cluster.job import load_job
-from cluster.run_job import run_job
+from foil.cluster.catalog import open_seeds
+from foil.cluster.commands.app import COMMANDS, app
+from foil.cluster.endings import run_command
+from foil.cluster.job import load_job
+from foil.cluster.run_job import run_job
 from tests.support.paths import REPO
 from tests.support.small_parts import topics
 

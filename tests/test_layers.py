@@ -58,13 +58,14 @@ FENCES = {
 
 
 def imports_of(path: Path) -> set[str]:
+    """The modules that a file imports; ours by the folder in which they lie, without `foil.`."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
+    return {name.removeprefix("foil.") for name in names}
 
 
 def sources() -> list[Path]:

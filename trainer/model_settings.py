@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from engine.settings import Settings
+from foil.engine.settings import Settings
 
 AttentionDirection = Literal["instruction_queries", "query_queries"]
 

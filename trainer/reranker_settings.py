@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from engine.settings import Settings
+from foil.engine.settings import Settings
 
 RankingLoss = Literal["softmax", "ranknet", "margin"]
 

@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from datasets_out.training.sources import SourceSettings
-from datasets_out.training.training_view import CACHED_PARTITIONS, SplitSettings
-from engine.errors import UsageError
-from engine.settings import Settings
-from trainer.benchmarks.source import BenchmarkSource
-from trainer.model_settings import ModelSettings
-from trainer.presets import PRESETS, Preset, merge_settings
-from trainer.reranker_settings import RerankerSettings, embedder_choices
+from foil.datasets_out.training.sources import SourceSettings
+from foil.datasets_out.training.training_view import CACHED_PARTITIONS, SplitSettings
+from foil.engine.errors import UsageError
+from foil.engine.settings import Settings
+from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.model_settings import ModelSettings
+from foil.trainer.presets import PRESETS, Preset, merge_settings
+from foil.trainer.reranker_settings import RerankerSettings, embedder_choices
 
 Block = Literal["P", "I", "IQ", "Q"]
 Instructions = Literal["given", "none", "repeat", "generic", "swap"]

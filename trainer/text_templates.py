@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
 
 QueryPair = tuple[str, str]
 """(instruction, query), with "" for no instruction."""

@@ -3,24 +3,24 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from engine.protocols import Screen, Validator
-from engine.settings import Settings
-from validators.checks.constraint_check import ConstraintCheck, ConstraintCheckSettings
-from validators.checks.dimension_check import DimensionCheck, DimensionCheckSettings
-from validators.checks.injection import InjectionCheck, InjectionSettings
-from validators.checks.language import LanguageCheck, LanguageSettings
-from validators.checks.leak import LeakCheck, LeakSettings
-from validators.checks.newline_truncation import NewlineTruncation, NewlineTruncationSettings
-from validators.checks.pii import PiiCheck, PiiSettings
-from validators.checks.readable import ReadableCheck, ReadableSettings
-from validators.checks.refusal import RefusalCheck, RefusalSettings
-from validators.checks.shape import ShapeCheck, ShapeSettings
-from validators.judges.demands import JudgeDemands, JudgeDemandsSettings
-from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
-from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
-from validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
-from validators.overlap.contamination import Contamination, ContaminationSettings
-from validators.overlap.duplicates import Duplicates, DuplicatesSettings
+from foil.engine.protocols import Screen, Validator
+from foil.engine.settings import Settings
+from foil.validators.checks.constraint_check import ConstraintCheck, ConstraintCheckSettings
+from foil.validators.checks.dimension_check import DimensionCheck, DimensionCheckSettings
+from foil.validators.checks.injection import InjectionCheck, InjectionSettings
+from foil.validators.checks.language import LanguageCheck, LanguageSettings
+from foil.validators.checks.leak import LeakCheck, LeakSettings
+from foil.validators.checks.newline_truncation import NewlineTruncation, NewlineTruncationSettings
+from foil.validators.checks.pii import PiiCheck, PiiSettings
+from foil.validators.checks.readable import ReadableCheck, ReadableSettings
+from foil.validators.checks.refusal import RefusalCheck, RefusalSettings
+from foil.validators.checks.shape import ShapeCheck, ShapeSettings
+from foil.validators.judges.demands import JudgeDemands, JudgeDemandsSettings
+from foil.validators.judges.polarity import JudgePolarity, JudgePolaritySettings
+from foil.validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
+from foil.validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
+from foil.validators.overlap.contamination import Contamination, ContaminationSettings
+from foil.validators.overlap.duplicates import Duplicates, DuplicatesSettings
 
 VALIDATORS: dict[str, tuple[type[Settings], Callable[[Any], Validator | Screen]]] = {
     "shape": (ShapeSettings, ShapeCheck),

@@ -7,8 +7,8 @@ the setting `reject: true` it rejects the topic.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from engine.topic import Outcome, Passage, Topic, Verdict
-from validators.verdicts import EVIDENCE_CHARS, pass_verdicts, truncate
+from foil.engine.topic import Outcome, Passage, Topic, Verdict
+from foil.validators.verdicts import EVIDENCE_CHARS, pass_verdicts, truncate
 
 
 class TopicText(NamedTuple):

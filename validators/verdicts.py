@@ -1,8 +1,8 @@
 """How validators write verdicts: evidence of bounded length, and one spelling of a validator's settings."""
 
-from engine.ids import canonical_json
-from engine.settings import Settings
-from engine.topic import Verdict
+from foil.engine.ids import canonical_json
+from foil.engine.settings import Settings
+from foil.engine.topic import Verdict
 
 EVIDENCE_CHARS = 400
 """The longest quotation in a verdict, in characters."""

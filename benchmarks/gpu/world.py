@@ -23,13 +23,13 @@ from transformers.utils import logging as transformers_logging
 
 from benchmarks.gpu.sizes import Lengths, Shape, Sizes
 from benchmarks.gpu.timing import device
-from datasets_out.training.training_view import TopicGroup, TrainingView
-from engine.topic import Intent, IntentRole, Judgment, Passage, Topic, intent_id
+from foil.datasets_out.training.training_view import TopicGroup, TrainingView
+from foil.engine.topic import Intent, IntentRole, Judgment, Passage, Topic, intent_id
+from foil.trainer.data.collate import Batch, collate
+from foil.trainer.model.encoder import Encoder, load_starting_encoder
+from foil.trainer.settings import EncodeSettings, LossSettings, TrainSettings
+from foil.trainer.text_templates import template_named
 from tests.support.trainer_world import commit, open_view
-from trainer.data.collate import Batch, collate
-from trainer.model.encoder import Encoder, load_starting_encoder
-from trainer.settings import EncodeSettings, LossSettings, TrainSettings
-from trainer.text_templates import template_named
 
 PAD, UNKNOWN, START, END = MARKS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 WORDS = 1_900

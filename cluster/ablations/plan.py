@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cluster.evaluations.benchmarks import SlowNotes, read_source
-from cluster.job import Job, load_job
-from cluster.training import pin_topics, train_settings
-from datasets_out.training.sources import SourceSettings, pin_source
-from engine.errors import UsageError
-from trainer.ablation.evaluation_data import BenchmarkSet, EvaluationData, TopicSet, refuse_shared
-from trainer.ablation.settings import TOPICS, AblationSettings, Cell, cells_of, check_equal_steps
-from trainer.settings import EvaluateSettings, TrainSettings
-from trainer.systems.system import SystemSettings
+from foil.cluster.evaluations.benchmarks import SlowNotes, read_source
+from foil.cluster.job import Job, load_job
+from foil.cluster.training import pin_topics, train_settings
+from foil.datasets_out.training.sources import SourceSettings, pin_source
+from foil.engine.errors import UsageError
+from foil.trainer.ablation.evaluation_data import BenchmarkSet, EvaluationData, TopicSet, refuse_shared
+from foil.trainer.ablation.settings import TOPICS, AblationSettings, Cell, cells_of, check_equal_steps
+from foil.trainer.settings import EvaluateSettings, TrainSettings
+from foil.trainer.systems.system import SystemSettings
 
 Stage = Literal["dev", "report"]
 

@@ -13,22 +13,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cluster.ablations.plan import CellRun, Stage, cell_runs, evaluation_sets
-from cluster.ablations.tables import Compared, Table, write_tables
-from cluster.evaluations.benchmarks import about
-from cluster.job import read_settings
-from cluster.terminal import print_json, say
-from cluster.training import train_job
-from engine.atomic_files import held
-from engine.errors import UsageError
-from engine.seeds.parallel.processes import map_in_order
-from trainer.ablation.evaluation_data import BenchmarkSet, EvaluationData, ModelScores, scores_of, values_of
-from trainer.ablation.settings import BASELINE, AblationSettings
-from trainer.ablation.table import best_cell, compare_cells
-from trainer.comparison.results import keep, results, weighted
-from trainer.comparison.scores import CollectionScores
-from trainer.model.loading import share_cpus
-from trainer.model.published_model import PublishedModel
+from foil.cluster.ablations.plan import CellRun, Stage, cell_runs, evaluation_sets
+from foil.cluster.ablations.tables import Compared, Table, write_tables
+from foil.cluster.evaluations.benchmarks import about
+from foil.cluster.job import read_settings
+from foil.cluster.terminal import print_json, say
+from foil.cluster.training import train_job
+from foil.engine.atomic_files import held
+from foil.engine.errors import UsageError
+from foil.engine.seeds.parallel.processes import map_in_order
+from foil.trainer.ablation.evaluation_data import BenchmarkSet, EvaluationData, ModelScores, scores_of, values_of
+from foil.trainer.ablation.settings import BASELINE, AblationSettings
+from foil.trainer.ablation.table import best_cell, compare_cells
+from foil.trainer.comparison.results import keep, results, weighted
+from foil.trainer.comparison.scores import CollectionScores
+from foil.trainer.model.loading import share_cpus
+from foil.trainer.model.published_model import PublishedModel
 
 Scores = Mapping[CellRun, ModelScores]
 

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.terminal import print_line, show
-from engine.atomic_files import put_text
-from trainer.ablation.settings import BASELINE
-from trainer.ablation.table import CellResult, cell_text
+from foil.cluster.terminal import print_line, show
+from foil.engine.atomic_files import put_text
+from foil.trainer.ablation.settings import BASELINE
+from foil.trainer.ablation.table import CellResult, cell_text
 
 MARK = "*"
 """Stands beside the measure by which the cell was chosen."""

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from cluster.benchmarks.review import read_one_collection
-from cluster.evaluations.benchmarks import DEFAULT_OUT
-from cluster.job import settings_from
-from cluster.terminal import print_json, say, show
-from engine.atomic_files import publish_folder, put_text
-from engine.errors import UsageError
-from engine.seeds.files.text_files import read_text
-from trainer.benchmarks.making.annotation import AnnotationSettings, drafts, with_instructions
-from trainer.benchmarks.making.folder import write_benchmark
-from trainer.systems.llm_replies import LlmReplies, hosted_settings
+from foil.cluster.benchmarks.review import read_one_collection
+from foil.cluster.evaluations.benchmarks import DEFAULT_OUT
+from foil.cluster.job import settings_from
+from foil.cluster.terminal import print_json, say, show
+from foil.engine.atomic_files import publish_folder, put_text
+from foil.engine.errors import UsageError
+from foil.engine.seeds.files.text_files import read_text
+from foil.trainer.benchmarks.making.annotation import AnnotationSettings, drafts, with_instructions
+from foil.trainer.benchmarks.making.folder import write_benchmark
+from foil.trainer.systems.llm_replies import LlmReplies, hosted_settings
 
 
 def draft_instructions(source: str, model: str, sheet: Path, overrides: Sequence[str], replies: Path | None) -> None:

@@ -9,14 +9,14 @@ document that is relevant to it does, in a row. Instructions do not count: train
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from datasets_out.commits.snapshot import Snapshot
-from datasets_out.training.sources import TopicSource
-from datasets_out.training.training_view import Split, SplitSettings, TopicGroup, TrainingView
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.benchmarks.making.settings import MakingSettings
-from trainer.measures.judged import relevant_documents
-from validators.overlap.contamination import ContaminationSettings
-from validators.overlap.ngram_index import Item, NgramIndex
+from foil.datasets_out.commits.snapshot import Snapshot
+from foil.datasets_out.training.sources import TopicSource
+from foil.datasets_out.training.training_view import Split, SplitSettings, TopicGroup, TrainingView
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.benchmarks.making.settings import MakingSettings
+from foil.trainer.measures.judged import relevant_documents
+from foil.validators.overlap.contamination import ContaminationSettings
+from foil.validators.overlap.ngram_index import Item, NgramIndex
 
 QUERY, DOCUMENT = "query", "document"
 _LEAST = {name: ContaminationSettings.model_fields[name].default for name in ("query_words", "passage_words")}

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 
-from cluster.seeds.hub_files import list_files
-from engine.errors import UsageError
-from engine.seeds.files.download import PublicCorpus
-from trainer.benchmarks.catalog import kind_named
+from foil.cluster.seeds.hub_files import list_files
+from foil.engine.errors import UsageError
+from foil.engine.seeds.files.download import PublicCorpus
+from foil.trainer.benchmarks.catalog import kind_named
 
 HUB: Mapping[str, Mapping[str, str]] = {
     "followir": {

@@ -9,21 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cluster.benchmarks.contamination import contaminated_queries
-from cluster.benchmarks.sampling import open_pool, sample
-from cluster.benchmarks.sources import PartToMake, parts_to_make
-from cluster.evaluations.benchmarks import DEFAULT_OUT
-from cluster.extras import PACKAGE, version_of
-from cluster.job import load_job, settings_from
-from cluster.terminal import print_json, say, show
-from datasets_out.commits.snapshot import Snapshot, load_snapshot
-from engine.atomic_files import publish_folder
-from engine.errors import UsageError
-from trainer.benchmarks.benchmark import Benchmark, checked
-from trainer.benchmarks.making.folder import write_benchmark
-from trainer.benchmarks.making.parts import only_queries
-from trainer.benchmarks.making.settings import MakingSettings
-from trainer.systems.system import System, SystemSettings
+from foil.cluster.benchmarks.contamination import contaminated_queries
+from foil.cluster.benchmarks.sampling import open_pool, sample
+from foil.cluster.benchmarks.sources import PartToMake, parts_to_make
+from foil.cluster.evaluations.benchmarks import DEFAULT_OUT
+from foil.cluster.extras import PACKAGE, version_of
+from foil.cluster.job import load_job, settings_from
+from foil.cluster.terminal import print_json, say, show
+from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot
+from foil.engine.atomic_files import publish_folder
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.benchmark import Benchmark, checked
+from foil.trainer.benchmarks.making.folder import write_benchmark
+from foil.trainer.benchmarks.making.parts import only_queries
+from foil.trainer.benchmarks.making.settings import MakingSettings
+from foil.trainer.systems.system import System, SystemSettings
 
 
 @dataclass(frozen=True, slots=True)

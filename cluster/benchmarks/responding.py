@@ -5,15 +5,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from cluster.benchmarks.sources import prompts_of_sub_tasks
-from cluster.evaluations.benchmarks import DEFAULT_OUT
-from cluster.job import settings_from
-from cluster.terminal import print_json, say, show
-from engine.atomic_files import put_text
-from engine.errors import UsageError
-from trainer.benchmarks.making.ifeval import KIND
-from trainer.benchmarks.making.responses import RespondingSettings, is_enough, respond
-from trainer.systems.llm_replies import LlmReplies, hosted_settings
+from foil.cluster.benchmarks.sources import prompts_of_sub_tasks
+from foil.cluster.evaluations.benchmarks import DEFAULT_OUT
+from foil.cluster.job import settings_from
+from foil.cluster.terminal import print_json, say, show
+from foil.engine.atomic_files import put_text
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.making.ifeval import KIND
+from foil.trainer.benchmarks.making.responses import RespondingSettings, is_enough, respond
+from foil.trainer.systems.llm_replies import LlmReplies, hosted_settings
 
 
 def draw_responses(source: str, model: str, overrides: Sequence[str], replies: Path | None, *, as_json: bool) -> None:

@@ -9,20 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cluster.benchmarks.sampling import open_pool, rank_all
-from cluster.evaluations.benchmarks import DEFAULT_OUT, read_source
-from cluster.job import settings_from
-from cluster.terminal import print_json, say, show
-from engine.atomic_files import publish_folder, put_json, put_text
-from engine.errors import UsageError
-from engine.ids import fraction_of
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.benchmarks.catalog import parts_of, read_benchmark
-from trainer.benchmarks.files import read_document
-from trainer.benchmarks.making.folder import write_benchmark
-from trainer.benchmarks.making.review import ReviewSettings, changes, doubtful, with_judgments
-from validators.audits.marks import ItemMarks, read_marks
-from validators.audits.sheet import (
+from foil.cluster.benchmarks.sampling import open_pool, rank_all
+from foil.cluster.evaluations.benchmarks import DEFAULT_OUT, read_source
+from foil.cluster.job import settings_from
+from foil.cluster.terminal import print_json, say, show
+from foil.engine.atomic_files import publish_folder, put_json, put_text
+from foil.engine.errors import UsageError
+from foil.engine.ids import fraction_of
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.benchmarks.catalog import parts_of, read_benchmark
+from foil.trainer.benchmarks.files import read_document
+from foil.trainer.benchmarks.making.folder import write_benchmark
+from foil.trainer.benchmarks.making.review import ReviewSettings, changes, doubtful, with_judgments
+from foil.validators.audits.marks import ItemMarks, read_marks
+from foil.validators.audits.sheet import (
     LETTERS,
     AuditedPassage,
     AuditItem,

@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster.evaluations.benchmarks import BESIDE, SlowNotes
-from cluster.terminal import show
-from engine.errors import UsageError
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.benchmarks.making.documents import MEASURE, kendall_tau, mean_scores, sample_documents
-from trainer.benchmarks.making.queries import core_queries, sample_queries
-from trainer.benchmarks.making.settings import MakingSettings
-from trainer.measures.judged import Run
-from trainer.systems.catalog import open_system
-from trainer.systems.embedder import embedder
-from trainer.systems.system import System, SystemSettings, ranking_of
+from foil.cluster.evaluations.benchmarks import BESIDE, SlowNotes
+from foil.cluster.terminal import show
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.benchmarks.making.documents import MEASURE, kendall_tau, mean_scores, sample_documents
+from foil.trainer.benchmarks.making.queries import core_queries, sample_queries
+from foil.trainer.benchmarks.making.settings import MakingSettings
+from foil.trainer.measures.judged import Run
+from foil.trainer.systems.catalog import open_system
+from foil.trainer.systems.embedder import embedder
+from foil.trainer.systems.system import System, SystemSettings, ranking_of
 
 
 def open_pool(systems: Sequence[str], settings: SystemSettings, vectors: Path, first: str) -> list[System]:

@@ -10,47 +10,47 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.curators.agreement import agreement
-from cluster.commands.curators.audit import audit
-from cluster.commands.curators.calibrate import calibrate
-from cluster.commands.curators.diff import diff
-from cluster.commands.curators.label import label
-from cluster.commands.curators.report import report
-from cluster.commands.curators.show import show
-from cluster.commands.curators.sql import sql
-from cluster.commands.curators.verify import verify
-from cluster.commands.curators.view import view
-from cluster.commands.curators.why import why
-from cluster.commands.operators.cancel import cancel
-from cluster.commands.operators.doctor import doctor
-from cluster.commands.operators.logs import logs
-from cluster.commands.operators.plan import plan
-from cluster.commands.operators.run import run
-from cluster.commands.operators.seeds import fetch, preview
-from cluster.commands.operators.status import status
-from cluster.commands.operators.submit import submit
-from cluster.commands.operators.try_job import try_
-from cluster.commands.operators.watch import watch
-from cluster.commands.releases.compact import compact
-from cluster.commands.releases.export import export
-from cluster.commands.releases.filter import drop, filter_
-from cluster.commands.releases.gc import gc
-from cluster.commands.releases.merge import merge
-from cluster.commands.releases.mix import mix
-from cluster.commands.releases.push import push, restore
-from cluster.commands.releases.revalidate import revalidate
-from cluster.commands.releases.snapshot import snapshot
-from cluster.commands.trainers.ablate import ablate
-from cluster.commands.trainers.annotate_benchmark import annotate
-from cluster.commands.trainers.average import average
-from cluster.commands.trainers.benchmarks import fetch_benchmark, list_benchmarks, show_benchmark
-from cluster.commands.trainers.evaluate import evaluate
-from cluster.commands.trainers.make_benchmark import make
-from cluster.commands.trainers.mine import mine
-from cluster.commands.trainers.respond_benchmark import respond
-from cluster.commands.trainers.review_benchmark import review
-from cluster.commands.trainers.train import train
-from cluster.terminal import print_line
+from foil.cluster.commands.curators.agreement import agreement
+from foil.cluster.commands.curators.audit import audit
+from foil.cluster.commands.curators.calibrate import calibrate
+from foil.cluster.commands.curators.diff import diff
+from foil.cluster.commands.curators.label import label
+from foil.cluster.commands.curators.report import report
+from foil.cluster.commands.curators.show import show
+from foil.cluster.commands.curators.sql import sql
+from foil.cluster.commands.curators.verify import verify
+from foil.cluster.commands.curators.view import view
+from foil.cluster.commands.curators.why import why
+from foil.cluster.commands.operators.cancel import cancel
+from foil.cluster.commands.operators.doctor import doctor
+from foil.cluster.commands.operators.logs import logs
+from foil.cluster.commands.operators.plan import plan
+from foil.cluster.commands.operators.run import run
+from foil.cluster.commands.operators.seeds import fetch, preview
+from foil.cluster.commands.operators.status import status
+from foil.cluster.commands.operators.submit import submit
+from foil.cluster.commands.operators.try_job import try_
+from foil.cluster.commands.operators.watch import watch
+from foil.cluster.commands.releases.compact import compact
+from foil.cluster.commands.releases.export import export
+from foil.cluster.commands.releases.filter import drop, filter_
+from foil.cluster.commands.releases.gc import gc
+from foil.cluster.commands.releases.merge import merge
+from foil.cluster.commands.releases.mix import mix
+from foil.cluster.commands.releases.push import push, restore
+from foil.cluster.commands.releases.revalidate import revalidate
+from foil.cluster.commands.releases.snapshot import snapshot
+from foil.cluster.commands.trainers.ablate import ablate
+from foil.cluster.commands.trainers.annotate_benchmark import annotate
+from foil.cluster.commands.trainers.average import average
+from foil.cluster.commands.trainers.benchmarks import fetch_benchmark, list_benchmarks, show_benchmark
+from foil.cluster.commands.trainers.evaluate import evaluate
+from foil.cluster.commands.trainers.make_benchmark import make
+from foil.cluster.commands.trainers.mine import mine
+from foil.cluster.commands.trainers.respond_benchmark import respond
+from foil.cluster.commands.trainers.review_benchmark import review
+from foil.cluster.commands.trainers.train import train
+from foil.cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
     run, try_, plan, submit, cancel, logs, watch, status, show, sql, why, diff, report, view, label, audit, agreement,
@@ -91,7 +91,7 @@ for group, commands in ((app, COMMANDS), (seeds_app, SEEDS_COMMANDS), (benchmark
 def print_version(requested: bool) -> None:
     """Prints name and version, and ends the program."""
     if requested:
-        from cluster.extras import PACKAGE, version_of
+        from foil.cluster.extras import PACKAGE, version_of
 
         print_line(f"{PACKAGE} {version_of(PACKAGE) or '(not installed as a package)'}")
         raise typer.Exit

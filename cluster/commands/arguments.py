@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from engine.storage.opening import mirror_of
+from foil.engine.storage.opening import mirror_of
 
 JobArgument = Annotated[Path, typer.Argument(metavar="JOB", help="The job file (YAML).")]
 OutArgument = Annotated[

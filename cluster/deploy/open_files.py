@@ -5,13 +5,13 @@ from __future__ import annotations
 import resource
 from typing import TYPE_CHECKING
 
-from engine.errors import NotReadyError
+from foil.engine.errors import NotReadyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.flow.limits import RuntimeSettings
-    from engine.models.endpoints import HostedSettings
+    from foil.engine.flow.limits import RuntimeSettings
+    from foil.engine.models.endpoints import HostedSettings
 
 _ENOUGH = 65_536
 _OWN = 128

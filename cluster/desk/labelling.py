@@ -15,12 +15,12 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import UsageError
-from engine.ids import fraction_of
+from foil.engine.errors import UsageError
+from foil.engine.ids import fraction_of
 
 if TYPE_CHECKING:
-    from engine.topic import Topic
-    from validators.audits.sheet import AuditItem, Key
+    from foil.engine.topic import Topic
+    from foil.validators.audits.sheet import AuditItem, Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ class LabelSession:
 
     def put(self, annotator: str, number: int, values: Mapping[str, str]) -> None:
         """Keeps the marks of one item (`A`: `+u`, `natural`: `y`), in place of earlier ones. Raises UsageError."""
-        from datasets_out.sql.audits import put_item
-        from validators.audits.marks import marks_of
-        from validators.audits.score import audit_rows
+        from foil.datasets_out.sql.audits import put_item
+        from foil.validators.audits.marks import marks_of
+        from foil.validators.audits.score import audit_rows
 
         self.item(number)
         marks = marks_of(values, number, self._key)
@@ -84,8 +84,8 @@ class LabelSession:
 
     def agreement(self) -> list[LabelAgreement]:
         """Cohen's kappa of every two annotators, then Fleiss's of all of them where there are three and more."""
-        from datasets_out.sql.audits import readers_of
-        from validators.judges.agreement import fleiss_kappa, measure_agreement
+        from foil.datasets_out.sql.audits import readers_of
+        from foil.validators.judges.agreement import fleiss_kappa, measure_agreement
 
         raters = {
             reader: {(row["item"], row["passage_id"]): row["mark"] for row in self._rows(reader)}
@@ -103,15 +103,15 @@ class LabelSession:
         return shown
 
     def _rows(self, annotator: str) -> list[dict[str, Any]]:
-        from datasets_out.sql.audits import read_reader
+        from foil.datasets_out.sql.audits import read_reader
 
         return read_reader(self.out, self.name, annotator)
 
 
 def _open_sheet(out: Path, name: str, count: int, seed: int) -> tuple[Key, list[AuditItem]]:
-    from datasets_out.commits.snapshot import load_snapshot, read_accepted
-    from datasets_out.sql.audits import key_names, put_key, read_key
-    from validators.audits.sheet import draw_items, items_of, key_of
+    from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
+    from foil.datasets_out.sql.audits import key_names, put_key, read_key
+    from foil.validators.audits.sheet import draw_items, items_of, key_of
 
     source = load_snapshot(out, None)
     if name in key_names(out):
@@ -127,7 +127,7 @@ def _open_sheet(out: Path, name: str, count: int, seed: int) -> tuple[Key, list[
 
 
 def _topics_of(source: Any, key: Key) -> dict[str, Topic]:
-    from datasets_out.commits.snapshot import read_accepted
+    from foil.datasets_out.commits.snapshot import read_accepted
 
     wanted = {known["topic_id"] for known in key.values()}
     return {topic.id: topic for topic in read_accepted(source) if topic.id in wanted}

@@ -9,13 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
 
 if TYPE_CHECKING:
-    from datasets_out.desk.sections import Ask, Charts, ReportTable, Row
-    from validators.audits.diversity import Embed
-    from validators.audits.judge_reliability import JudgeShare
-    from validators.judges.agreement import Agreement, Labels
+    from foil.datasets_out.desk.sections import Ask, Charts, ReportTable, Row
+    from foil.validators.audits.diversity import Embed
+    from foil.validators.audits.judge_reliability import JudgeShare
+    from foil.validators.judges.agreement import Agreement, Labels
 
 MOST_INSTRUCTIONS = 100_000
 MOST_COMPARED = 20_000
@@ -42,8 +42,8 @@ _TEXTS = {
 
 def agreements(out: Path, labels: Path | None) -> list[Agreement]:
     """Of every two raters: the judges by role, the topics' own labels, and the people of the label file."""
-    from datasets_out.desk.topics import asker
-    from validators.judges.agreement import read_labels
+    from foil.datasets_out.desk.topics import asker
+    from foil.validators.judges.agreement import read_labels
 
     people = read_labels(labels) if labels else {}
     own = _raters(asker(out))
@@ -55,7 +55,7 @@ def agreements(out: Path, labels: Path | None) -> list[Agreement]:
 
 
 def _raters(ask: Ask, votes: Sequence[Row] | None = None) -> dict[str, Labels]:
-    from validators.judges.agreement import read_votes
+    from foil.validators.judges.agreement import read_votes
 
     rows = ask(_VOTES) if votes is None else votes
     said = [(r["topic_id"], r["validator"], r["evidence"]) for r in rows if not r["reason"].startswith("canary")]
@@ -67,15 +67,15 @@ def _raters(ask: Ask, votes: Sequence[Row] | None = None) -> dict[str, Labels]:
 
 
 def _compare(raters: dict[str, Labels]) -> list[Agreement]:
-    from validators.judges.agreement import compare_raters
+    from foil.validators.judges.agreement import compare_raters
 
     return compare_raters(raters)
 
 
 def judge_tables(ask: Ask, charts: Charts) -> list[ReportTable]:
     """Agreement of judges with each other, with labels and with readers; canaries; bias of position."""
-    from datasets_out.desk.sections import ReportTable
-    from validators.audits.judge_reliability import canary_shares, position_shares
+    from foil.datasets_out.desk.sections import ReportTable
+    from foil.validators.audits.judge_reliability import canary_shares, position_shares
 
     votes, audits = ask(_VOTES), ask("SELECT reader, topic_id, intent_id, passage_id, mark FROM audits")
     raters = _raters(ask, votes) if votes or audits else {}
@@ -113,7 +113,7 @@ def judge_tables(ask: Ask, charts: Charts) -> list[ReportTable]:
 
 
 def _share_table(table_id: str, title: str, words: str, shares: Sequence[JudgeShare], empty: str) -> ReportTable:
-    from datasets_out.desk.sections import ReportTable
+    from foil.datasets_out.desk.sections import ReportTable
 
     rows: list[Row] = [
         {
@@ -133,8 +133,8 @@ def _share_table(table_id: str, title: str, words: str, shares: Sequence[JudgeSh
 
 def audit_table(ask: Ask) -> ReportTable:
     """What readers of blind sheets found, over all and by recipe, corpus, contrast and family."""
-    from datasets_out.desk.sections import ReportTable
-    from validators.audits.score import AuditRow, score
+    from foil.datasets_out.desk.sections import ReportTable
+    from foil.validators.audits.score import AuditRow, score
 
     rows = [AuditRow(**row) for row in ask('SELECT * RENAME (is_natural AS "natural") FROM audits')]
     measures = ("label_error", "unusable", "unnatural", "given_away", "answers_lost")
@@ -164,8 +164,8 @@ def _told(share: Any) -> str:
 
 def diversity_table(asks: Sequence[tuple[str, Ask]], embed: Embed | None) -> ReportTable:
     """APS and the n-gram measure of each run, over equally many instructions."""
-    from datasets_out.desk.sections import ReportTable
-    from validators.audits.diversity import instruction_diversity
+    from foil.datasets_out.desk.sections import ReportTable
+    from foil.validators.audits.diversity import instruction_diversity
 
     texts = [(name, [row["instruction"] for row in ask(_INSTRUCTIONS)]) for name, ask in asks]
     most = min((len(own) for _, own in texts if own), default=0)
@@ -198,8 +198,8 @@ def diversity_table(asks: Sequence[tuple[str, Ask]], embed: Embed | None) -> Rep
 
 def repeats_tables(ask: Ask) -> list[ReportTable]:
     """Groups of nearly equal queries, instructions and passages: how many, and the largest."""
-    from datasets_out.desk.sections import ReportTable
-    from validators.overlap.near_duplicates import LEAST_SIMILARITY, group_texts
+    from foil.datasets_out.desk.sections import ReportTable
+    from foil.validators.overlap.near_duplicates import LEAST_SIMILARITY, group_texts
 
     sums: list[Row] = []
     largest: list[dict[str, Any]] = []

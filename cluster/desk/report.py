@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.desk.embedding import embedder, map_method
-from cluster.desk.measures import audit_table, diversity_table, judge_tables, repeats_tables
-from cluster.extras import PACKAGE, need, version_of
-from engine.errors import UsageError
+from foil.cluster.desk.embedding import embedder, map_method
+from foil.cluster.desk.measures import audit_table, diversity_table, judge_tables, repeats_tables
+from foil.cluster.extras import PACKAGE, need, version_of
+from foil.engine.errors import UsageError
 
 if TYPE_CHECKING:
-    from datasets_out.desk.sections import Ask, Charts, ReportTable
+    from foil.datasets_out.desk.sections import Ask, Charts, ReportTable
 
 MOST_BYTES = 5_000_000
 TOPICS = 50
@@ -45,13 +45,13 @@ def report_page(
 ) -> str:
     """The page's text, under 5 MB. Raises UsageError where nothing is committed, or an extra is missing."""
     need("vl_convert", extra="desk")
-    from datasets_out.commits.log import CommitLog
-    from datasets_out.commits.snapshot import load_snapshot
-    from datasets_out.desk.pages import lone_page
-    from datasets_out.desk.sections import RUN
-    from datasets_out.desk.text_map import KINDS, load_map
-    from datasets_out.desk.topic_view import view_topic
-    from datasets_out.desk.topics import asker, sample_topics
+    from foil.datasets_out.commits.log import CommitLog
+    from foil.datasets_out.commits.snapshot import load_snapshot
+    from foil.datasets_out.desk.pages import lone_page
+    from foil.datasets_out.desk.sections import RUN
+    from foil.datasets_out.desk.text_map import KINDS, load_map
+    from foil.datasets_out.desk.topic_view import view_topic
+    from foil.datasets_out.desk.topics import asker, sample_topics
 
     source, ask = load_snapshot(out, snapshot), asker(out, snapshot)
     if not source.rows("topics"):
@@ -89,8 +89,8 @@ def report_tables(
     ask: Ask, other: Ask | None, name: str, other_name: str, *, by_meaning: bool, charts: Charts | None = None
 ) -> list[ReportTable]:
     """All tables of a report, in no order that matters."""
-    from datasets_out.desk.charts import bar_chart, interval_chart
-    from datasets_out.desk.sections import Charts, read_section, sections
+    from foil.datasets_out.desk.charts import bar_chart, interval_chart
+    from foil.datasets_out.desk.sections import Charts, read_section, sections
 
     charts = charts or Charts(bar_chart, interval_chart)
     asks = [(name, ask), *([(other_name, other)] if other else [])]

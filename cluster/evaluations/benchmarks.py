@@ -13,24 +13,24 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from cluster.extras import PACKAGE, version_of
-from cluster.job import read_settings, settings_from
-from cluster.terminal import print_json, say, show
-from engine.errors import UsageError
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
-from trainer.benchmarks.source import BenchmarkSource
-from trainer.comparison.results import Result, keep, results
-from trainer.comparison.scores import CollectionScores, score
-from trainer.data.instructions import with_instructions
-from trainer.interop.model_index import put_results
-from trainer.measures.catalog import measure_named
-from trainer.measures.judged import Run
-from trainer.measures.trec_files import check_field, write_run
-from trainer.model.checksums import CARD, FACTS, read_facts
-from trainer.settings import Instructions
-from trainer.systems.catalog import open_system
-from trainer.systems.system import System, SystemSettings
+from foil.cluster.extras import PACKAGE, version_of
+from foil.cluster.job import read_settings, settings_from
+from foil.cluster.terminal import print_json, say, show
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
+from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.comparison.results import Result, keep, results
+from foil.trainer.comparison.scores import CollectionScores, score
+from foil.trainer.data.instructions import with_instructions
+from foil.trainer.interop.model_index import put_results
+from foil.trainer.measures.catalog import measure_named
+from foil.trainer.measures.judged import Run
+from foil.trainer.measures.trec_files import check_field, write_run
+from foil.trainer.model.checksums import CARD, FACTS, read_facts
+from foil.trainer.settings import Instructions
+from foil.trainer.systems.catalog import open_system
+from foil.trainer.systems.system import System, SystemSettings
 
 BESIDE = ("bm25", "base")
 """What every system is compared with; differences are to the last."""

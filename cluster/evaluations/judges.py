@@ -14,21 +14,21 @@ from typing import Any
 
 from pydantic import Field
 
-from cluster.build import build_models
-from cluster.job import Job
-from engine.errors import UsageError
-from engine.flow.ask import ReplyService, SeedAsk
-from engine.flow.budget import Budget
-from engine.flow.journal import Journal
-from engine.ids import fraction_of
-from engine.protocols import Model, for_role
-from engine.settings import Settings
-from engine.storage.opening import open_store
-from engine.topic import Call, Topic
-from prompts.parse import parse_reply
-from validators.judges.calibration import Calibration, Rated, calibrate, rate_topic
-from validators.judges.labelled import LabelledPair, read_pairs, topics_of
-from validators.judges.panel import JudgeSettings
+from foil.cluster.build import build_models
+from foil.cluster.job import Job
+from foil.engine.errors import UsageError
+from foil.engine.flow.ask import ReplyService, SeedAsk
+from foil.engine.flow.budget import Budget
+from foil.engine.flow.journal import Journal
+from foil.engine.ids import fraction_of
+from foil.engine.protocols import Model, for_role
+from foil.engine.settings import Settings
+from foil.engine.storage.opening import open_store
+from foil.engine.topic import Call, Topic
+from foil.prompts.parse import parse_reply
+from foil.validators.judges.calibration import Calibration, Rated, calibrate, rate_topic
+from foil.validators.judges.labelled import LabelledPair, read_pairs, topics_of
+from foil.validators.judges.panel import JudgeSettings
 
 
 class CalibrateSettings(Settings):
@@ -97,8 +97,8 @@ def _pairs(source: str, settings: CalibrateSettings) -> list[LabelledPair]:
     """The pairs of a label file, or of a benchmark KIND:PATH, KIND:PATH#PART, or its YAML page."""
     if Path(source).suffix in (".jsonl", ".tsv", ".csv"):
         return read_pairs(Path(source))
-    from cluster.evaluations.benchmarks import read_source
-    from trainer.benchmarks.catalog import benchmarks_of
+    from foil.cluster.evaluations.benchmarks import read_source
+    from foil.trainer.benchmarks.catalog import benchmarks_of
 
     found = list(chain.from_iterable(_of_benchmark(each, settings) for each in benchmarks_of(read_source(source))))
     searches: dict[str, list[LabelledPair]] = {}

@@ -6,14 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cluster.evaluations.benchmarks import BESIDE, SlowNotes, about, read_source
-from cluster.job import settings_from
-from cluster.terminal import print_json, say, show
-from engine.ids import canonical_json, sha256_hex
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
-from trainer.benchmarks.source import BenchmarkSource
-from trainer.comparison.prompts import (
+from foil.cluster.evaluations.benchmarks import BESIDE, SlowNotes, about, read_source
+from foil.cluster.job import settings_from
+from foil.cluster.terminal import print_json, say, show
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
+from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.comparison.prompts import (
     NO_PROMPT,
     PromptedPart,
     PromptResult,
@@ -22,10 +22,10 @@ from trainer.comparison.prompts import (
     read_prompts,
     with_prompt,
 )
-from trainer.comparison.results import keep
-from trainer.comparison.scores import CollectionScores, score
-from trainer.systems.catalog import open_system
-from trainer.systems.system import System, SystemSettings
+from foil.trainer.comparison.results import keep
+from foil.trainer.comparison.scores import CollectionScores, score
+from foil.trainer.systems.catalog import open_system
+from foil.trainer.systems.system import System, SystemSettings
 
 COLUMNS = ("system", "measure", "n", "no prompt", "selected on dev", "best in hindsight", "mean ± spread")
 

@@ -6,22 +6,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cluster.job import load_job
-from cluster.terminal import print_json, show
-from cluster.training import pin_topics, train_settings
-from datasets_out.training.training_view import TopicGroup
-from engine.errors import UsageError
-from engine.storage.trees import download
-from trainer.data.instructions import pairs_with_instructions
-from trainer.evaluation.evaluate import MeasureDifference, Scores, compare, compare_corpora
-from trainer.evaluation.evaluate import evaluate as evaluate_topics
-from trainer.evaluation.list_measures import evaluate_lists, table_of_encoder, table_of_scorer
-from trainer.model.checksums import read_facts
-from trainer.model.encoder import load_encoder
-from trainer.model.packaged_minilm import minilm_folder
-from trainer.reranker.pair_scorer import load_pair_scorer
-from trainer.settings import EvaluateSettings, Instructions
-from trainer.text_templates import TextTemplate
+from foil.cluster.job import load_job
+from foil.cluster.terminal import print_json, show
+from foil.cluster.training import pin_topics, train_settings
+from foil.datasets_out.training.training_view import TopicGroup
+from foil.engine.errors import UsageError
+from foil.engine.storage.trees import download
+from foil.trainer.data.instructions import pairs_with_instructions
+from foil.trainer.evaluation.evaluate import MeasureDifference, Scores, compare, compare_corpora
+from foil.trainer.evaluation.evaluate import evaluate as evaluate_topics
+from foil.trainer.evaluation.list_measures import evaluate_lists, table_of_encoder, table_of_scorer
+from foil.trainer.model.checksums import read_facts
+from foil.trainer.model.encoder import load_encoder
+from foil.trainer.model.packaged_minilm import minilm_folder
+from foil.trainer.reranker.pair_scorer import load_pair_scorer
+from foil.trainer.settings import EvaluateSettings, Instructions
+from foil.trainer.text_templates import TextTemplate
 
 _MEASURES = {
     "both_views": "both-views pair accuracy",

@@ -7,15 +7,15 @@ from typing import Any
 
 import httpx2
 
-from engine.errors import ModelError, RefusedRequestError
-from engine.model_traits import Patience
-from engine.models.endpoints import EndpointSettings, HostedSettings
-from engine.models.hosted import EndpointClient
-from engine.models.params import thinking_tokens
-from engine.models.reading import thoughts_in
-from engine.models.retry import with_patience
-from engine.models.sending.bounded_http import RawAnswer
-from engine.requests import Message, Reply, Request
+from foil.engine.errors import ModelError, RefusedRequestError
+from foil.engine.model_traits import Patience
+from foil.engine.models.endpoints import EndpointSettings, HostedSettings
+from foil.engine.models.hosted import EndpointClient
+from foil.engine.models.params import thinking_tokens
+from foil.engine.models.reading import thoughts_in
+from foil.engine.models.retry import with_patience
+from foil.engine.models.sending.bounded_http import RawAnswer
+from foil.engine.requests import Message, Reply, Request
 
 _TINY = 64
 """Tokens of an answer."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.examining.endpoint import Examined
-from cluster.examining.questions import Trait, as_data, ask_all
-from cluster.job import load_job, settings_from
-from engine.errors import ModelError, TransientModelError
-from engine.models.endpoints import EndpointSettings, HostedSettings
+from foil.cluster.examining.endpoint import Examined
+from foil.cluster.examining.questions import Trait, as_data, ask_all
+from foil.cluster.job import load_job, settings_from
+from foil.engine.errors import ModelError, TransientModelError
+from foil.engine.models.endpoints import EndpointSettings, HostedSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cluster.examining.endpoint import Examined, HeardReply
-from engine.errors import ModelError, RefusedRequestError, UnreadableReplyError
-from engine.models.params import ROOM_FOR_THOUGHTS, dialect_of
-from engine.protocols import PlainAnswer
-from engine.requests import SHORTEST_CONTEXT, ending_of
-from prompts.parse import StructuredReply, begins_with_thoughts, parse_reply
-from validators.judges.logprobs import probability_of_yes
+from foil.cluster.examining.endpoint import Examined, HeardReply
+from foil.engine.errors import ModelError, RefusedRequestError, UnreadableReplyError
+from foil.engine.models.params import ROOM_FOR_THOUGHTS, dialect_of
+from foil.engine.protocols import PlainAnswer
+from foil.engine.requests import SHORTEST_CONTEXT, ending_of
+from foil.prompts.parse import StructuredReply, begins_with_thoughts, parse_reply
+from foil.validators.judges.logprobs import probability_of_yes
 
 _YES_OR_NO = "Is water wet? Answer with one word, yes or no."
 _SPARE_TOKENS = 16

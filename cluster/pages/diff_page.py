@@ -8,10 +8,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from cluster.pages.topic_page import spans_text
-from datasets_out.diff.run_diff import CHANGES, KINDS, RunDiff
-from datasets_out.diff.word_diff import plain, shorten, word_diff
-from engine.visible_text import visible
+from foil.cluster.pages.topic_page import spans_text
+from foil.datasets_out.diff.run_diff import CHANGES, KINDS, RunDiff
+from foil.datasets_out.diff.word_diff import plain, shorten, word_diff
+from foil.engine.visible_text import visible
 
 _HEADS = {"only_in_a": "only in A", "only_in_b": "only in B", "changed": "changed"}
 _EXCERPT = 300

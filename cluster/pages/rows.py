@@ -11,8 +11,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from datasets_out.sql.schema_words import Column
-from engine.visible_text import visible
+from foil.datasets_out.sql.schema_words import Column
+from foil.engine.visible_text import visible
 
 Row = Sequence[str | None]
 

@@ -11,12 +11,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from datasets_out.desk.topic_view import EXCERPT_CHARS, IntentView, PassageView, TopicView, view_topic
-from datasets_out.diff.word_diff import Mark, Span, plain, shorten
-from datasets_out.lineage.lineage import LineageNode, render
-from datasets_out.lineage.records import RecordMatch
-from engine.topic import Topic
-from engine.visible_text import visible
+from foil.datasets_out.desk.topic_view import EXCERPT_CHARS, IntentView, PassageView, TopicView, view_topic
+from foil.datasets_out.diff.word_diff import Mark, Span, plain, shorten
+from foil.datasets_out.lineage.lineage import LineageNode, render
+from foil.datasets_out.lineage.records import RecordMatch
+from foil.engine.topic import Topic
+from foil.engine.visible_text import visible
 
 _STYLES: dict[Mark, tuple[str, str, str]] = {
     "same": ("", "", ""),

@@ -12,14 +12,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from cluster.build import build_run
-from cluster.job import Job
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot, read_partitions
-from engine.flow.journal_reading import ReplyArchive
-from engine.planning.funnel import Funnel, funnel_of
-from engine.planning.plan import PlanSample
-from engine.storage.opening import open_store
+from foil.cluster.build import build_run
+from foil.cluster.job import Job
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot, read_partitions
+from foil.engine.flow.journal_reading import ReplyArchive
+from foil.engine.planning.funnel import Funnel, funnel_of
+from foil.engine.planning.plan import PlanSample
+from foil.engine.storage.opening import open_store
 
 _DIGITS = 12
 _REPLIES = 50

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from cluster.catalog import open_seeds
-from cluster.job import Job, load_job, read_seeds, settings_from
-from datasets_out.commits.snapshot import Snapshot, load_snapshot, read_accepted, take_snapshot
-from datasets_out.release.card import CardRow
-from datasets_out.sql.audits import read_audits
-from datasets_out.training.sources import SourceSettings, TopicSource, pin_source
-from datasets_out.training.training_view import SplitSettings, TrainingView
-from engine.errors import UsageError
-from engine.settings import Settings
-from engine.topic import Seed
-from prompts.languages import identify
-from trainer.text_templates import TextTemplate, template_named
+from foil.cluster.catalog import open_seeds
+from foil.cluster.job import Job, load_job, read_seeds, settings_from
+from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot, read_accepted, take_snapshot
+from foil.datasets_out.release.card import CardRow
+from foil.datasets_out.sql.audits import read_audits
+from foil.datasets_out.training.sources import SourceSettings, TopicSource, pin_source
+from foil.datasets_out.training.training_view import SplitSettings, TrainingView
+from foil.engine.errors import UsageError
+from foil.engine.settings import Settings
+from foil.engine.topic import Seed
+from foil.prompts.languages import identify
+from foil.trainer.text_templates import TextTemplate, template_named
 
 if TYPE_CHECKING:
-    from validators.audits.score import AuditScore
+    from foil.validators.audits.score import AuditScore
 
 _SAMPLE = 400
 _LEAST_SHARE = 0.05
@@ -90,7 +90,7 @@ def languages_of(snapshot: Snapshot) -> tuple[str, ...]:
 
 def audit_rows_of(out: Path) -> tuple[CardRow, ...]:
     """What careful readers found, over all and by recipe, as lines of a card."""
-    from validators.audits.score import AuditRow, score
+    from foil.validators.audits.score import AuditRow, score
 
     rows = read_audits(out).rename_columns({"is_natural": "natural"}).to_pylist()
     names = {field.name for field in fields(AuditRow)}

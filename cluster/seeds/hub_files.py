@@ -14,8 +14,8 @@ from pathlib import Path
 from huggingface_hub import HfApi, hf_hub_url
 from huggingface_hub.errors import HfHubHTTPError
 
-from engine.errors import FoilError, UsageError
-from engine.seeds.files.download import LOCK, PublicCorpus, RemoteFile
+from foil.engine.errors import FoilError, UsageError
+from foil.engine.seeds.files.download import LOCK, PublicCorpus, RemoteFile
 
 _UNREAD = {".gitattributes"}
 _REVISION = re.compile(r"/resolve/([0-9a-f]{40})/")

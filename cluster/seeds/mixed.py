@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import SerializeAsAny
 
-from engine.protocols import DivisibleReader, SeedReader, Sketch
-from engine.seeds.files.ledger import Ledger
-from engine.settings import Settings
-from engine.topic import PackedSeed, Seed
+from foil.engine.protocols import DivisibleReader, SeedReader, Sketch
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.settings import Settings
+from foil.engine.topic import PackedSeed, Seed
 
 
 class MixedSettings(Settings):

@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from datasets_out.commits.snapshot import load_snapshot, read_accepted
-from engine.seeds.corpus import no_seeds_error
-from engine.seeds.files.ledger import Ledger
-from engine.settings import Settings
-from engine.topic import Seed
-from prompts.recipes.dual_view import seed_of
+from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
+from foil.engine.seeds.corpus import no_seeds_error
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.settings import Settings
+from foil.engine.topic import Seed
+from foil.prompts.recipes.dual_view import seed_of
 
 
 class RunSettings(Settings):

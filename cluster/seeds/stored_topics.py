@@ -20,17 +20,17 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from datasets_out.commits.merge import as_paid
-from datasets_out.commits.snapshot import Snapshot, load_snapshot, read_partitions
-from engine.errors import UsageError
-from engine.planning.funnel import is_whole
-from engine.protocols import Screen
-from engine.seeds.corpus import no_seeds_error
-from engine.seeds.files.ledger import Ledger
-from engine.settings import Settings
-from engine.topic import Judgment, Seed, Topic, Verdict
-from prompts.recipes.stored import pack_topics, unpack_topics
-from validators.catalog import VALIDATORS
+from foil.datasets_out.commits.merge import as_paid
+from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot, read_partitions
+from foil.engine.errors import UsageError
+from foil.engine.planning.funnel import is_whole
+from foil.engine.protocols import Screen
+from foil.engine.seeds.corpus import no_seeds_error
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.settings import Settings
+from foil.engine.topic import Judgment, Seed, Topic, Verdict
+from foil.prompts.recipes.stored import pack_topics, unpack_topics
+from foil.validators.catalog import VALIDATORS
 
 
 class StoredTopicsSettings(Settings):

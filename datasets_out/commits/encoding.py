@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.errors import CorruptDataError
-from engine.ids import canonical_json, sha256_hex
+from foil.engine.errors import CorruptDataError
+from foil.engine.ids import canonical_json, sha256_hex
 
 ROW_GROUP_BYTES = 8 << 20
 """Decoded bytes of a row group, roughly: what a trainer reads at once."""

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from datasets_out.commits.schema import SCHEMA_VERSION, TABLES
-from engine.errors import CorruptDataError
-from engine.flow.progress import Counts, counts_of
+from foil.datasets_out.commits.schema import SCHEMA_VERSION, TABLES
+from foil.engine.errors import CorruptDataError
+from foil.engine.flow.progress import Counts, counts_of
 
 FILE_NAME = re.compile(r"data/(?P<table>[a-z]+)/part-(?P<partition>[0-9]{8})(-[0-9a-f]{64})?\.parquet")
 ENTRY_NAME = re.compile(r"commits/(?P<partition>[0-9]{8})\.json")

@@ -37,8 +37,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from datasets_out.commits.encoding import encode, seal, unseal
-from datasets_out.commits.entries import (
+from foil.datasets_out.commits.encoding import encode, seal, unseal
+from foil.datasets_out.commits.entries import (
     ENTRY_NAME,
     FILE_NAME,
     CommitEntry,
@@ -49,12 +49,20 @@ from datasets_out.commits.entries import (
     parse_entry,
     shared_name,
 )
-from datasets_out.commits.schema import SCHEMA_VERSION, TABLES, from_tables, to_tables
-from datasets_out.commits.version_reader import VersionReader
-from datasets_out.commits.versions import FOLDER, LogTotals, PartitionRanges, StoredFile, Version, totals, version_name
-from engine.atomic_files import FileSystem, sync
-from engine.crash_points import crash_point
-from engine.errors import (
+from foil.datasets_out.commits.schema import SCHEMA_VERSION, TABLES, from_tables, to_tables
+from foil.datasets_out.commits.version_reader import VersionReader
+from foil.datasets_out.commits.versions import (
+    FOLDER,
+    LogTotals,
+    PartitionRanges,
+    StoredFile,
+    Version,
+    totals,
+    version_name,
+)
+from foil.engine.atomic_files import FileSystem, sync
+from foil.engine.crash_points import crash_point
+from foil.engine.errors import (
     CommitError,
     CommitLostError,
     CommitUnknownError,
@@ -62,13 +70,13 @@ from engine.errors import (
     DifferentJobError,
     NoRunError,
 )
-from engine.flow.progress import count_topics, unread_requests
-from engine.ids import canonical_json, sha256_hex
-from engine.storage.links import inside
-from engine.storage.local_store import LocalStore
-from engine.storage.opening import open_store
-from engine.storage.store import Store, StoredObject
-from engine.topic import Topic
+from foil.engine.flow.progress import count_topics, unread_requests
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.storage.links import inside
+from foil.engine.storage.local_store import LocalStore
+from foil.engine.storage.opening import open_store
+from foil.engine.storage.store import Store, StoredObject
+from foil.engine.topic import Topic
 
 _NUMBERED = re.compile(r"(?:growth|plan)-(?P<number>[0-9]{8})\.json")
 FETCHES = 16

@@ -19,12 +19,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.origins import put_sources
-from datasets_out.commits.snapshot import Snapshot, read_partitions, take_snapshot
-from engine.errors import UsageError
-from engine.ids import canonical_json, sha256_hex
-from engine.topic import Topic
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.origins import put_sources
+from foil.datasets_out.commits.snapshot import Snapshot, read_partitions, take_snapshot
+from foil.engine.errors import UsageError
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.topic import Topic
 
 SNAPSHOT = "merged"
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import Snapshot
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import Snapshot
 
 SOURCES = "sources.json"
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.errors import UnstorableTopicError
-from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict
+from foil.engine.errors import UnstorableTopicError
+from foil.engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict
 
 SCHEMA_VERSION = 1
 

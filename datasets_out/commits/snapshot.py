@@ -14,11 +14,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from datasets_out.commits.entries import CommitEntry, CommittedFile, check_path, partition_of
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES, from_tables, has_key, record_key
-from datasets_out.commits.stored_rows import StoredSpan, TablePart, fetched_ahead
-from datasets_out.commits.versions import (
+from foil.datasets_out.commits.entries import CommitEntry, CommittedFile, check_path, partition_of
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.schema import TABLES, from_tables, has_key, record_key
+from foil.datasets_out.commits.stored_rows import StoredSpan, TablePart, fetched_ahead
+from foil.datasets_out.commits.versions import (
     NO_PARTITIONS,
     LogTotals,
     ManifestRows,
@@ -28,10 +28,10 @@ from datasets_out.commits.versions import (
     Version,
     totals,
 )
-from engine.errors import CorruptDataError, UsageError
-from engine.ids import canonical_json
-from engine.storage import bloom_filter
-from engine.topic import Topic
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.engine.ids import canonical_json
+from foil.engine.storage import bloom_filter
+from foil.engine.topic import Topic
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

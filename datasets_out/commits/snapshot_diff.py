@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from datasets_out.commits.entries import CommittedFile, partition_of
-from datasets_out.commits.schema import TABLES
-from datasets_out.commits.snapshot import Snapshot
+from foil.datasets_out.commits.entries import CommittedFile, partition_of
+from foil.datasets_out.commits.schema import TABLES
+from foil.datasets_out.commits.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

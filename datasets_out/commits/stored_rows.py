@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datasets_out.commits.entries import CommittedFile
-from datasets_out.commits.log import FETCHES, CommitLog
-from datasets_out.commits.versions import StoredFile
+from foil.datasets_out.commits.entries import CommittedFile
+from foil.datasets_out.commits.log import FETCHES, CommitLog
+from foil.datasets_out.commits.versions import StoredFile
 
 _AHEAD = 8
 """Partitions whose files are fetched while one is read."""

@@ -16,17 +16,17 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from datasets_out.commits.entries import CommitEntry, CommittedFile, entry_name
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES
-from datasets_out.commits.snapshot import load_snapshot, snapshot_names
-from datasets_out.commits.versions import FOLDER, StoredFile, Version, version_name
-from engine.errors import CommitError, CorruptDataError, NoRunError
-from engine.flow.journal_reading import damage
-from engine.ids import sha256_hex
-from engine.storage.links import inside
-from engine.storage.opening import open_store
-from engine.storage.store import DRAFTS
+from foil.datasets_out.commits.entries import CommitEntry, CommittedFile, entry_name
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.schema import TABLES
+from foil.datasets_out.commits.snapshot import load_snapshot, snapshot_names
+from foil.datasets_out.commits.versions import FOLDER, StoredFile, Version, version_name
+from foil.engine.errors import CommitError, CorruptDataError, NoRunError
+from foil.engine.flow.journal_reading import damage
+from foil.engine.ids import sha256_hex
+from foil.engine.storage.links import inside
+from foil.engine.storage.opening import open_store
+from foil.engine.storage.store import DRAFTS
 
 _READERS = 8
 _NOTED_AT_ONCE = 256

@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
-from datasets_out.commits.entries import CommitEntry
-from datasets_out.commits.versions import (
+from foil.datasets_out.commits.entries import CommitEntry
+from foil.datasets_out.commits.versions import (
     FOLDER,
     VERSION_NAME,
     FactsRows,
@@ -20,9 +20,9 @@ from datasets_out.commits.versions import (
     read_version,
     version_name,
 )
-from engine.errors import CorruptDataError
-from engine.ids import sha256_hex
-from engine.storage.store import Store
+from foil.engine.errors import CorruptDataError
+from foil.engine.ids import sha256_hex
+from foil.engine.storage.store import Store
 
 T = TypeVar("T")
 _KEPT = 4

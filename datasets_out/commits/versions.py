@@ -25,12 +25,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datasets_out.commits.encoding import seal, unseal
-from datasets_out.commits.entries import CommitEntry, CommittedFile, content_name, shared_name
-from datasets_out.commits.schema import SCHEMA_VERSION, TABLES
-from engine.errors import CorruptDataError
-from engine.flow.progress import Counts, counts_of, total
-from engine.ids import canonical_json, sha256_hex
+from foil.datasets_out.commits.encoding import seal, unseal
+from foil.datasets_out.commits.entries import CommitEntry, CommittedFile, content_name, shared_name
+from foil.datasets_out.commits.schema import SCHEMA_VERSION, TABLES
+from foil.engine.errors import CorruptDataError
+from foil.engine.flow.progress import Counts, counts_of, total
+from foil.engine.ids import canonical_json, sha256_hex
 
 FOLDER = "versions"
 VERSION_NAME = re.compile(r"versions/(?P<number>[0-9]{8})\.json")

@@ -10,11 +10,11 @@ goes on from the first one's. Price: an entry is read once and written once or t
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from datasets_out.commits.entries import ENTRY_NAME, CommitEntry
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.versions import FOLDER, Manifest, Version, added, encode_manifest, first_version
-from engine.crash_points import crash_point
-from engine.errors import CorruptDataError
+from foil.datasets_out.commits.entries import ENTRY_NAME, CommitEntry
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.versions import FOLDER, Manifest, Version, added, encode_manifest, first_version
+from foil.engine.crash_points import crash_point
+from foil.engine.errors import CorruptDataError
 
 MANIFEST_PARTITIONS = 4096
 _STEP = 2 * MANIFEST_PARTITIONS

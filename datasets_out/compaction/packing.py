@@ -19,18 +19,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from datasets_out.commits.encoding import RowWriter
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import RECORD_IDS, TABLES, record_key, with_all_columns
-from datasets_out.commits.snapshot import Snapshot
-from datasets_out.commits.stored_rows import StoredSpan, TablePart, read_rows
-from datasets_out.commits.versions import Pack, StoredFile, Version, ids_name, pack_name
-from datasets_out.compaction.folding import fold
-from engine.crash_points import crash_point
-from engine.errors import CorruptDataError
-from engine.ids import sha256_hex
-from engine.storage import bloom_filter
-from engine.storage.lease import hold
+from foil.datasets_out.commits.encoding import RowWriter
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.schema import RECORD_IDS, TABLES, record_key, with_all_columns
+from foil.datasets_out.commits.snapshot import Snapshot
+from foil.datasets_out.commits.stored_rows import StoredSpan, TablePart, read_rows
+from foil.datasets_out.commits.versions import Pack, StoredFile, Version, ids_name, pack_name
+from foil.datasets_out.compaction.folding import fold
+from foil.engine.crash_points import crash_point
+from foil.engine.errors import CorruptDataError
+from foil.engine.ids import sha256_hex
+from foil.engine.storage import bloom_filter
+from foil.engine.storage.lease import hold
 
 TARGET_MB = 128
 _PACKS_A_VERSION = 8

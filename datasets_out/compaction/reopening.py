@@ -11,15 +11,15 @@ Price: a fold, and one look at the rows of each partition that is reopened.
 from collections.abc import Iterator
 from pathlib import Path
 
-from datasets_out.commits.entries import CommitEntry, entry_name
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import take_snapshot
-from datasets_out.commits.stored_rows import read_rows
-from datasets_out.commits.versions import Manifest, PartitionRanges, Version, encode_manifest, without
-from datasets_out.compaction.folding import fold
-from engine.crash_points import crash_point
-from engine.errors import UsageError
-from engine.flow.journal_reading import JournalIndex
+from foil.datasets_out.commits.entries import CommitEntry, entry_name
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import take_snapshot
+from foil.datasets_out.commits.stored_rows import read_rows
+from foil.datasets_out.commits.versions import Manifest, PartitionRanges, Version, encode_manifest, without
+from foil.datasets_out.compaction.folding import fold
+from foil.engine.crash_points import crash_point
+from foil.engine.errors import UsageError
+from foil.engine.flow.journal_reading import JournalIndex
 
 
 def reopen_failed(out: Path) -> int:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from datasets_out.commits.snapshot import load_snapshot
-from engine.requests import Reply, Request
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.engine.requests import Reply, Request
 
 _COLUMNS = (
     "request_id", "model", "finish_reason", "prompt_tokens", "completion_tokens", "cost_usd", "reply_text",

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from datasets_out.commits.snapshot import Snapshot
-from datasets_out.curation.derived_run import DerivedRun, taken_out, write_derived
-from datasets_out.sql.query import run_sql
-from engine.errors import UsageError
-from engine.ids import fraction_of
-from engine.topic import Topic
+from foil.datasets_out.commits.snapshot import Snapshot
+from foil.datasets_out.curation.derived_run import DerivedRun, taken_out, write_derived
+from foil.datasets_out.sql.query import run_sql
+from foil.engine.errors import UsageError
+from foil.engine.ids import fraction_of
+from foil.engine.topic import Topic
 
 SHORTEST_PREFIX = 4
 

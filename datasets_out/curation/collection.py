@@ -12,15 +12,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES
-from datasets_out.commits.snapshot import load_snapshot, snapshot_names
-from datasets_out.commits.versions import FOLDER, PACK_NAME, VERSION_NAME
-from engine.flow.journal_reading import undamaged_segments
-from engine.storage.lease import hold
-from engine.storage.links import inside
-from engine.storage.opening import open_store
-from engine.storage.store import DRAFTS
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.schema import TABLES
+from foil.datasets_out.commits.snapshot import load_snapshot, snapshot_names
+from foil.datasets_out.commits.versions import FOLDER, PACK_NAME, VERSION_NAME
+from foil.engine.flow.journal_reading import undamaged_segments
+from foil.engine.storage.lease import hold
+from foil.engine.storage.links import inside
+from foil.engine.storage.opening import open_store
+from foil.engine.storage.store import DRAFTS
 
 _DAY_S = 86_400.0
 

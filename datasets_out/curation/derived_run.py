@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.merge import as_paid
-from datasets_out.commits.origins import put_sources
-from datasets_out.commits.snapshot import Snapshot, read_partitions, take_snapshot
-from engine.errors import UsageError
-from engine.ids import canonical_json, sha256_hex
-from engine.topic import Topic, Verdict
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.merge import as_paid
+from foil.datasets_out.commits.origins import put_sources
+from foil.datasets_out.commits.snapshot import Snapshot, read_partitions, take_snapshot
+from foil.engine.errors import UsageError
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.topic import Topic, Verdict
 
 Change = Callable[[Topic], Topic]
 """The topic as the new run has it."""

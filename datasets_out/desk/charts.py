@@ -11,7 +11,7 @@ from typing import Any
 
 import vl_convert
 
-from engine.visible_text import visible
+from foil.engine.visible_text import visible
 
 Rows = Sequence[Mapping[str, Any]]
 SERIES = tuple(f"var(--series-{number})" for number in range(1, 7))

@@ -12,20 +12,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import Snapshot, load_snapshot
-from datasets_out.desk.search import FACET_SQL, TopicSearch, facets, read_search
-from datasets_out.desk.sections import FUNNEL, REASONS, RUN
-from datasets_out.desk.text_index import TextIndex
-from datasets_out.desk.text_map import WORDS_ONLY, MapMethod, load_map
-from datasets_out.lineage.lineage import LineageNode, tree_of
-from datasets_out.lineage.records import RecordMatch, TopicPlace, read_topics
-from datasets_out.notes.notes import put_note, read_notes
-from datasets_out.sql.query import run_sql, start_child
-from datasets_out.sql.views import dataset
-from engine.errors import CorruptDataError, UsageError
-from engine.flow import progress
-from engine.topic import Topic
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot
+from foil.datasets_out.desk.search import FACET_SQL, TopicSearch, facets, read_search
+from foil.datasets_out.desk.sections import FUNNEL, REASONS, RUN
+from foil.datasets_out.desk.text_index import TextIndex
+from foil.datasets_out.desk.text_map import WORDS_ONLY, MapMethod, load_map
+from foil.datasets_out.lineage.lineage import LineageNode, tree_of
+from foil.datasets_out.lineage.records import RecordMatch, TopicPlace, read_topics
+from foil.datasets_out.notes.notes import put_note, read_notes
+from foil.datasets_out.sql.query import run_sql, start_child
+from foil.datasets_out.sql.views import dataset
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.engine.flow import progress
+from foil.engine.topic import Topic
 
 _KEPT_ANSWERS = 64
 _QUERIES_AT_A_TIME = 2

@@ -18,7 +18,7 @@ import pyarrow as pa
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from engine.visible_text import visible
+from foil.engine.visible_text import visible
 
 _FOLDER = Path(__file__).parent
 STATIC = _FOLDER / "static"

@@ -20,15 +20,15 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from datasets_out.desk.guard import Guard
-from datasets_out.desk.live_run import LiveRun
-from datasets_out.desk.pages import STATIC, render
-from datasets_out.desk.patience import PatientProtocol
-from datasets_out.desk.search import MARKS, PAGE_ROWS, read_search
-from datasets_out.desk.sections import FUNNEL, REASONS
-from datasets_out.desk.text_map import KINDS
-from datasets_out.desk.topic_view import view_topic
-from engine.errors import CorruptDataError, FoilError, UsageError
+from foil.datasets_out.desk.guard import Guard
+from foil.datasets_out.desk.live_run import LiveRun
+from foil.datasets_out.desk.pages import STATIC, render
+from foil.datasets_out.desk.patience import PatientProtocol
+from foil.datasets_out.desk.search import MARKS, PAGE_ROWS, read_search
+from foil.datasets_out.desk.sections import FUNNEL, REASONS
+from foil.datasets_out.desk.text_map import KINDS
+from foil.datasets_out.desk.topic_view import view_topic
+from foil.engine.errors import CorruptDataError, FoilError, UsageError
 
 _TEXT_CHARACTERS = 20_000
 _MOST_SQL_ROWS = 500

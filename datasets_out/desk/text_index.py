@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datasets_out.commits.snapshot import Snapshot
-from datasets_out.commits.stored_rows import TablePart
-from datasets_out.diff.topic_digests import read_columns
+from foil.datasets_out.commits.snapshot import Snapshot
+from foil.datasets_out.commits.stored_rows import TablePart
+from foil.datasets_out.diff.topic_digests import read_columns
 
 MOST_BYTES = 1 << 30
 """Texts that are held: those of some 300,000 topics."""

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
 
-from datasets_out.desk.sections import Ask
-from engine.atomic_files import put_bytes
-from engine.storage.links import inside
+from foil.datasets_out.desk.sections import Ask
+from foil.engine.atomic_files import put_bytes
+from foil.engine.storage.links import inside
 
 KINDS = ("query", "instruction", "passage")
 NEIGHBOURS = 5

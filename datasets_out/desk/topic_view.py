@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from datasets_out.diff.word_diff import Span, likeness, mark_unshared, plain, shorten, word_diff
-from engine.topic import Intent, Passage, Topic, Verdict
+from foil.datasets_out.diff.word_diff import Span, likeness, mark_unshared, plain, shorten, word_diff
+from foil.engine.topic import Intent, Passage, Topic, Verdict
 
 EXCERPT_CHARS = 500
 """Characters of a text that are shown where not all is asked for."""

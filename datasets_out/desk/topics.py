@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from datasets_out.commits.snapshot import Snapshot
-from datasets_out.desk.sections import Ask
-from datasets_out.lineage.records import TopicPlace, read_topics
-from datasets_out.sql.query import run_sql
-from engine.topic import Topic
+from foil.datasets_out.commits.snapshot import Snapshot
+from foil.datasets_out.desk.sections import Ask
+from foil.datasets_out.lineage.records import TopicPlace, read_topics
+from foil.datasets_out.sql.query import run_sql
+from foil.engine.topic import Topic
 
 SAMPLE = """
 SELECT topic_id, partition FROM (

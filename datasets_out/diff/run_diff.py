@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datasets_out.commits.snapshot import Snapshot, load_snapshot
-from datasets_out.diff.differing_topics import DifferingTopics, find_differing
-from datasets_out.diff.topic_digests import read_columns
+from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot
+from foil.datasets_out.diff.differing_topics import DifferingTopics, find_differing
+from foil.datasets_out.diff.topic_digests import read_columns
 
 Kind = Literal["seed", "topic", "outcome", "instruction", "judgment"]
 Change = Literal["only_in_a", "only_in_b", "changed"]

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from datasets_out.commits.stored_rows import TablePart
-from engine.errors import CorruptDataError
+from foil.datasets_out.commits.stored_rows import TablePart
+from foil.engine.errors import CorruptDataError
 
 Hashes = NDArray[np.uint64]
 

@@ -20,16 +20,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datasets_out.commits.entries import entry_name
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.origins import RunSource, read_sources
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.lineage.records import RecordMatch, TopicPlace, find_records, read_topics
-from datasets_out.sql.views import dataset
-from engine.errors import CommitError, CorruptDataError, NoRunError
-from engine.ids import canonical_json
-from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict
-from engine.visible_text import visible
+from foil.datasets_out.commits.entries import entry_name
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.origins import RunSource, read_sources
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.lineage.records import RecordMatch, TopicPlace, find_records, read_topics
+from foil.datasets_out.sql.views import dataset
+from foil.engine.errors import CommitError, CorruptDataError, NoRunError
+from foil.engine.ids import canonical_json
+from foil.engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict
+from foil.engine.visible_text import visible
 
 TOPICS_SHOWN = 5
 EXCERPT = 160

@@ -15,13 +15,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datasets_out.commits.schema import RECORD_IDS, TABLES, from_tables
-from datasets_out.commits.snapshot import Snapshot
-from datasets_out.commits.versions import PartitionRanges
-from datasets_out.sql.query import run_sql
-from datasets_out.sql.views import dataset
-from engine.errors import CorruptDataError, UsageError
-from engine.topic import Topic
+from foil.datasets_out.commits.schema import RECORD_IDS, TABLES, from_tables
+from foil.datasets_out.commits.snapshot import Snapshot
+from foil.datasets_out.commits.versions import PartitionRanges
+from foil.datasets_out.sql.query import run_sql
+from foil.datasets_out.sql.views import dataset
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.engine.topic import Topic
 
 SHORTEST_PREFIX = 4
 _LEAST_DIGITS = 8

@@ -12,12 +12,12 @@ from typing import Any
 
 import yaml
 
-from datasets_out.release.formats.release_format import BENCHMARK_SPLITS, ReleaseFormat
-from datasets_out.release.row_files import WrittenFile
-from datasets_out.release.run_facts import RunFacts, sections
-from datasets_out.training.training_view import Split, SplitSettings
-from engine.ids import canonical_json
-from engine.visible_text import visible
+from foil.datasets_out.release.formats.release_format import BENCHMARK_SPLITS, ReleaseFormat
+from foil.datasets_out.release.row_files import WrittenFile
+from foil.datasets_out.release.run_facts import RunFacts, sections
+from foil.datasets_out.training.training_view import Split, SplitSettings
+from foil.engine.ids import canonical_json
+from foil.engine.visible_text import visible
 
 _SIZES = (("n<1K", 1_000), ("1K<n<10K", 10_000), ("10K<n<100K", 100_000), ("100K<n<1M", 10**6), ("1M<n<10M", 10**7))
 _HUB_LICENCES = {

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.atomic_files import put_text
-from engine.errors import CorruptDataError, UsageError
-from engine.ids import sha256_hex
+from foil.engine.atomic_files import put_text
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.engine.ids import sha256_hex
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from datasets_out.release.checksums import file_sha256
-from datasets_out.release.row_files import WrittenFile
+from foil.datasets_out.release.checksums import file_sha256
+from foil.datasets_out.release.row_files import WrittenFile
 
 CROISSANT = "croissant.json"
 _CONTEXT: Mapping[str, Any] = {

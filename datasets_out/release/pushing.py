@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from datasets_out.release.checksums import CHECKSUMS, SIGNATURE, file_sha256, read_checksums
-from datasets_out.release.restoring import read_manifest
-from datasets_out.release.targets.target import PushTarget, ReleaseFile
-from engine.errors import CommitError, UsageError
+from foil.datasets_out.release.checksums import CHECKSUMS, SIGNATURE, file_sha256, read_checksums
+from foil.datasets_out.release.restoring import read_manifest
+from foil.datasets_out.release.targets.target import PushTarget, ReleaseFile
+from foil.engine.errors import CommitError, UsageError
 
 _LAST = ("README.md", CHECKSUMS, SIGNATURE)
 

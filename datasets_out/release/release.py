@@ -15,21 +15,21 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from datasets_out.commits.snapshot import Snapshot
-from datasets_out.release.card import CardRow, ReleaseFacts, card
-from datasets_out.release.checksums import sign, write_checksums
-from datasets_out.release.croissant import CROISSANT, croissant
-from datasets_out.release.formats.judged_corpora import MTEB_TASK, TASK_MODULE
-from datasets_out.release.formats.release_format import BENCHMARK_SPLITS, Layout, ReleaseFormat, TextForm
-from datasets_out.release.released_topic import ReleasedTopic, released_topics
-from datasets_out.release.row_files import WITHHELD, OutputRow, RowFiles, WrittenFile
-from datasets_out.release.run_facts import RunFacts, run_facts
-from datasets_out.release.withheld_texts import CorpusIndex, look_up, withhold
-from datasets_out.training.training_view import SPLITS, Split, TrainingView
-from engine.atomic_files import publish_folder, put_text, write_json
-from engine.errors import UsageError
-from engine.storage.links import inside
-from engine.topic import Seed
+from foil.datasets_out.commits.snapshot import Snapshot
+from foil.datasets_out.release.card import CardRow, ReleaseFacts, card
+from foil.datasets_out.release.checksums import sign, write_checksums
+from foil.datasets_out.release.croissant import CROISSANT, croissant
+from foil.datasets_out.release.formats.judged_corpora import MTEB_TASK, TASK_MODULE
+from foil.datasets_out.release.formats.release_format import BENCHMARK_SPLITS, Layout, ReleaseFormat, TextForm
+from foil.datasets_out.release.released_topic import ReleasedTopic, released_topics
+from foil.datasets_out.release.row_files import WITHHELD, OutputRow, RowFiles, WrittenFile
+from foil.datasets_out.release.run_facts import RunFacts, run_facts
+from foil.datasets_out.release.withheld_texts import CorpusIndex, look_up, withhold
+from foil.datasets_out.training.training_view import SPLITS, Split, TrainingView
+from foil.engine.atomic_files import publish_folder, put_text, write_json
+from foil.engine.errors import UsageError
+from foil.engine.storage.links import inside
+from foil.engine.topic import Seed
 
 MANIFEST = "release.json"
 TEXTS = f"{WITHHELD}/texts.jsonl"

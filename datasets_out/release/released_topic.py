@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, compress
 
-from datasets_out.commits.snapshot import read_partitions
-from datasets_out.training.training_view import KeptTopic, Split, TrainingView
-from engine.topic import Intent, Passage, Topic
+from foil.datasets_out.commits.snapshot import read_partitions
+from foil.datasets_out.training.training_view import KeptTopic, Split, TrainingView
+from foil.engine.topic import Intent, Passage, Topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from datasets_out.release.checksums import check_release, read_checksums, write_checksums
-from datasets_out.release.croissant import CROISSANT, croissant
-from datasets_out.release.formats.catalog import FORMATS
-from datasets_out.release.release import MANIFEST, TEXTS
-from datasets_out.release.row_files import WITHHELD, OutputRow, RowFiles, WrittenFile, merged, read_rows_of
-from datasets_out.release.withheld_texts import fill, found_texts
-from engine.atomic_files import publish_folder, put_text, read_json, write_json
-from engine.errors import CorruptDataError, UsageError
-from engine.topic import Seed
+from foil.datasets_out.release.checksums import check_release, read_checksums, write_checksums
+from foil.datasets_out.release.croissant import CROISSANT, croissant
+from foil.datasets_out.release.formats.catalog import FORMATS
+from foil.datasets_out.release.release import MANIFEST, TEXTS
+from foil.datasets_out.release.row_files import WITHHELD, OutputRow, RowFiles, WrittenFile, merged, read_rows_of
+from foil.datasets_out.release.withheld_texts import fill, found_texts
+from foil.engine.atomic_files import publish_folder, put_text, read_json, write_json
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.engine.topic import Seed
 
 _COPIED = ("mteb_task.py",)
 

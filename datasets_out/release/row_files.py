@@ -16,8 +16,8 @@ from typing import IO, Any, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datasets_out.release.withheld_texts import holds_token
-from engine.errors import UsageError
+from foil.datasets_out.release.withheld_texts import holds_token
+from foil.engine.errors import UsageError
 
 GROUP_ROWS = 5_000
 SHARD_ROWS = 200_000

@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import Snapshot
-from datasets_out.sql.views import dataset
-from engine.flow.progress import Counts
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import Snapshot
+from foil.datasets_out.sql.views import dataset
+from foil.engine.flow.progress import Counts
 
 
 @dataclass(frozen=True, slots=True)

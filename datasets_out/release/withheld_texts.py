@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
 from typing import Any, Literal
 
-from engine.errors import CorruptDataError
-from engine.ids import ID_HEX, sha256_hex
-from engine.topic import Intent, Passage, Seed, Topic
+from foil.engine.errors import CorruptDataError
+from foil.engine.ids import ID_HEX, sha256_hex
+from foil.engine.topic import Intent, Passage, Seed, Topic
 
 Piece = str | tuple[int, int]
 Place = Literal["corpus", "edit", "not looked up", "nowhere"]

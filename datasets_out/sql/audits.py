@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.atomic_files import link_if_absent, locked, put_bytes, read_json, write_new
-from engine.errors import CorruptDataError, UsageError
-from engine.ids import canonical_json
-from engine.storage.links import inside
+from foil.engine.atomic_files import link_if_absent, locked, put_bytes, read_json, write_new
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.engine.ids import canonical_json
+from foil.engine.storage.links import inside
 
 AUDITS = pa.schema(
     [

@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 
-from datasets_out.sql.views import views_script
-from engine.atomic_files import link_if_absent, write_new
-from engine.errors import UsageError
+from foil.datasets_out.sql.views import views_script
+from foil.engine.atomic_files import link_if_absent, write_new
+from foil.engine.errors import UsageError
 
 
 def write_catalog(runs: Mapping[str, Path], file: Path, snapshot: str | None = None) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.atomic_files import read_regular
-from engine.errors import CorruptDataError
-from engine.ids import canonical_json
-from engine.storage.links import inside
+from foil.engine.atomic_files import read_regular
+from foil.engine.errors import CorruptDataError
+from foil.engine.ids import canonical_json
+from foil.engine.storage.links import inside
 
 RESULTS, PROMPTS = "results.jsonl", "prompts.jsonl"
 _JSON = ("collections", "facts", "versions", "selected_prompts", "by_prompt")

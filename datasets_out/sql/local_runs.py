@@ -15,13 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from datasets_out.commits.schema import TABLES
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.sql.evaluations import PROMPTS, RESULTS
-from datasets_out.sql.views import DERIVED_SQL
-from engine.storage.local_store import LocalStore
-from engine.storage.mirrors import cache_folder
-from engine.storage.opening import open_store
+from foil.datasets_out.commits.schema import TABLES
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.sql.evaluations import PROMPTS, RESULTS
+from foil.datasets_out.sql.views import DERIVED_SQL
+from foil.engine.storage.local_store import LocalStore
+from foil.engine.storage.mirrors import cache_folder
+from foil.engine.storage.opening import open_store
 
 _DOCUMENTS = ("run.json", "plan.json", "sources.json", "growth-{:08d}.json", "plan-{:08d}.json")
 _FOLDERS = ("commits", "versions", "snapshots")

@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datasets_out.sql.query import FORMULA_NOTE
-from engine.atomic_files import link_if_absent, write_new
-from engine.errors import UsageError
+from foil.datasets_out.sql.query import FORMULA_NOTE
+from foil.engine.atomic_files import link_if_absent, write_new
+from foil.engine.errors import UsageError
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NEEDS_QUOTES = re.compile(r'[",\r\n]|^$|^\s|\s$')

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from engine.errors import (
+from foil.engine.errors import (
     CommitError,
     CorruptDataError,
     FoilError,
@@ -42,7 +42,7 @@ from engine.errors import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from datasets_out.sql.result_forms import Form
+    from foil.datasets_out.sql.result_forms import Form
 
 TIMEOUT_S = 60.0
 MEMORY_BYTES = 4 << 30
@@ -52,7 +52,8 @@ FORMULA_NOTE = "may_be_formula"
 
 _TIMEOUTS_S = (0.1, 86_400)
 _LEAST_MEMORY_BYTES = 64 << 20
-_REPOSITORY = Path(__file__).resolve().parents[2]
+_HOME = Path(__file__).absolute().parents[3]
+"""From where `foil` is imported."""
 _KEPT_ENVIRONMENT = ("LD_LIBRARY_PATH", "PATH", "TZ")
 # pyarrow.dataset loads pandas wherever it is installed, for nothing here: that would be half of the start.
 WITHOUT_PANDAS = """
@@ -63,9 +64,9 @@ class NoPandas:
             raise ImportError(name)
 sys.meta_path.insert(0, NoPandas)
 """
-_CHILD = f"{WITHOUT_PANDAS}from datasets_out.sql.query_process import main\nmain()\n"
+_CHILD = f"{WITHOUT_PANDAS}from foil.datasets_out.sql.query_process import main\nmain()\n"
 _CHILD_ENVIRONMENT = {
-    "PYTHONPATH": str(_REPOSITORY),
+    "PYTHONPATH": str(_HOME),
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_ARENA_MAX": "2",
     "OPENBLAS_NUM_THREADS": "1",
@@ -98,7 +99,7 @@ def run_sql(
     Raises UsageError (syntax, unknown table or column), SqlRefusedError
     (anything but reading the views), QueryStoppedError (a limit), CorruptDataError (a file is damaged or missing).
     """
-    from datasets_out.sql.local_runs import local_runs  # it loads pyarrow
+    from foil.datasets_out.sql.local_runs import local_runs  # it loads pyarrow
 
     _check_request(sql, timeout_s, memory_bytes)
     runs = out if isinstance(out, Mapping) else {str(out): out}

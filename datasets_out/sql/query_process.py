@@ -16,11 +16,11 @@ from typing import IO, Any
 import duckdb
 import pyarrow as pa
 
-from datasets_out.sql.query import CHILD_ERRORS, FORMULA_NOTE, too_big, too_slow
-from datasets_out.sql.result_forms import Form, may_be_formula, select_list
-from datasets_out.sql.views import VIEWS, create_views, sources
-from datasets_out.sql.write_ban import forbid_writes
-from engine.errors import CorruptDataError, FoilError, SqlRefusedError, UsageError
+from foil.datasets_out.sql.query import CHILD_ERRORS, FORMULA_NOTE, too_big, too_slow
+from foil.datasets_out.sql.result_forms import Form, may_be_formula, select_list
+from foil.datasets_out.sql.views import VIEWS, create_views, sources
+from foil.datasets_out.sql.write_ban import forbid_writes
+from foil.engine.errors import CorruptDataError, FoilError, SqlRefusedError, UsageError
 
 _ROWS_PER_BATCH = 8192
 _KILL_AFTER_S = 2.0

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from datasets_out.commits.entries import partition_of
-from datasets_out.commits.snapshot import Snapshot
+from foil.datasets_out.commits.entries import partition_of
+from foil.datasets_out.commits.snapshot import Snapshot
 
 TRIPLETS = pa.schema(
     [

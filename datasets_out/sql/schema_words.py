@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from datasets_out.sql.query import run_sql
-from datasets_out.sql.views import VIEWS
+from foil.datasets_out.sql.query import run_sql
+from foil.datasets_out.sql.views import VIEWS
 
 VIEW_WORDS = {
     "topics": "a topic: what a recipe made of one seed, accepted or not",

@@ -18,17 +18,17 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import fs
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES
-from datasets_out.commits.snapshot import Snapshot, load_snapshot
-from datasets_out.commits.stored_rows import StoredSpan
-from datasets_out.commits.versions import NO_PARTITIONS, LogTotals, PartitionRanges
-from datasets_out.notes.notes import NOTES, read_notes
-from datasets_out.sql.audits import SHOWN, audit_files, read_audits
-from datasets_out.sql.evaluations import EVALUATIONS, PROMPT_EVALUATIONS, read_evaluations, read_prompt_evaluations
-from datasets_out.sql.scans import CountedTopics, Range, StoredRows, TripletBatches
-from engine.errors import CorruptDataError, UsageError
-from engine.ids import DEV_SHARE, HELDOUT_SHARE, canonical_json
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.schema import TABLES
+from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot
+from foil.datasets_out.commits.stored_rows import StoredSpan
+from foil.datasets_out.commits.versions import NO_PARTITIONS, LogTotals, PartitionRanges
+from foil.datasets_out.notes.notes import NOTES, read_notes
+from foil.datasets_out.sql.audits import SHOWN, audit_files, read_audits
+from foil.datasets_out.sql.evaluations import EVALUATIONS, PROMPT_EVALUATIONS, read_evaluations, read_prompt_evaluations
+from foil.datasets_out.sql.scans import CountedTopics, Range, StoredRows, TripletBatches
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.engine.ids import DEV_SHARE, HELDOUT_SHARE, canonical_json
 
 VIEWS = (*TABLES, "rejects", "triplets", "runs", "audits", "evaluations", "prompt_evaluations", "notes")
 BESIDE = {

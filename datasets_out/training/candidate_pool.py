@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from datasets_out.training.training_view import SPLITS, Split, SplitSettings, passage_keys, text_key
-from engine.ids import canonical_json, sha256_hex
-from engine.topic import Passage, Topic
+from foil.datasets_out.training.training_view import SPLITS, Split, SplitSettings, passage_keys, text_key
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.topic import Passage, Topic
 
 
 @dataclass(frozen=True, slots=True)

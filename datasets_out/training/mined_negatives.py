@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.origins import put_sources
-from datasets_out.commits.snapshot import Snapshot, read_partitions, take_snapshot
-from datasets_out.training.candidate_pool import CandidatePassage
-from engine.ids import canonical_json, sha256_hex
-from engine.topic import Judgment, Passage, Topic
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.origins import put_sources
+from foil.datasets_out.commits.snapshot import Snapshot, read_partitions, take_snapshot
+from foil.datasets_out.training.candidate_pool import CandidatePassage
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.topic import Judgment, Passage, Topic
 
 JUDGE = "mined"
 SNAPSHOT = "mined"

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.origins import put_sources
-from datasets_out.commits.snapshot import Snapshot, read_accepted, take_snapshot
-from engine.errors import UsageError
-from engine.ids import canonical_json, sha256_hex
-from engine.topic import IntentRole, Judgment, Topic
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.origins import put_sources
+from foil.datasets_out.commits.snapshot import Snapshot, read_accepted, take_snapshot
+from foil.engine.errors import UsageError
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.topic import IntentRole, Judgment, Topic
 
 _PARTITION_TOPICS = 256
 _MIXES: Mapping[str, tuple[frozenset[IntentRole], int]] = {

@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import Field
 
-from datasets_out.commits.snapshot import Snapshot, load_snapshot, take_snapshot
-from datasets_out.sql.query import run_sql
-from engine.errors import UsageError
-from engine.ids import canonical_json, sha256_hex
-from engine.settings import Settings
+from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot, take_snapshot
+from foil.datasets_out.sql.query import run_sql
+from foil.engine.errors import UsageError
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.settings import Settings
 
 
 class SourceSettings(Settings):

@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from datasets_out.commits.stored_rows import TablePart
-from datasets_out.training.sources import TopicSource, digest_of
-from engine.ids import DEV_SHARE, HELDOUT_SHARE, fraction_of, split_of
-from engine.settings import Settings
+from foil.datasets_out.commits.stored_rows import TablePart
+from foil.datasets_out.training.sources import TopicSource, digest_of
+from foil.engine.ids import DEV_SHARE, HELDOUT_SHARE, fraction_of, split_of
+from foil.engine.settings import Settings
 
 Split = Literal["heldout", "dev", "train"]
 SPLITS: tuple[Split, ...] = ("heldout", "dev", "train")

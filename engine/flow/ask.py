@@ -23,9 +23,9 @@ from weakref import WeakValueDictionary
 
 from pydantic import BaseModel
 
-from engine.answer_forms import WRITE_AGAIN, keys_line
-from engine.crash_points import crash_point
-from engine.errors import (
+from foil.engine.answer_forms import WRITE_AGAIN, keys_line
+from foil.engine.crash_points import crash_point
+from foil.engine.errors import (
     STOPPING,
     CutPromptError,
     CutReplyError,
@@ -37,14 +37,14 @@ from engine.errors import (
     UsageError,
     WithheldReplyError,
 )
-from engine.flow.budget import BudgetClient, Spend
-from engine.flow.journal import PartitionJournal
-from engine.flow.seed_outcome import SeedClock
-from engine.keys import scrub_answer, scrub_reply
-from engine.models import retry
-from engine.models.params import ROOM_FOR_THOUGHTS
-from engine.protocols import Answer, Model, PaidReplies, PlainAnswer, Prompt, ReplyCheck, WordReply, for_role
-from engine.requests import (
+from foil.engine.flow.budget import BudgetClient, Spend
+from foil.engine.flow.journal import PartitionJournal
+from foil.engine.flow.seed_outcome import SeedClock
+from foil.engine.keys import scrub_answer, scrub_reply
+from foil.engine.models import retry
+from foil.engine.models.params import ROOM_FOR_THOUGHTS
+from foil.engine.protocols import Answer, Model, PaidReplies, PlainAnswer, Prompt, ReplyCheck, WordReply, for_role
+from foil.engine.requests import (
     Message,
     Reply,
     Request,
@@ -53,10 +53,10 @@ from engine.requests import (
     fewest_tokens,
     is_prompt_cut,
 )
-from engine.storage.lease import check_fence, lost_folder
-from engine.telemetry.spans import request_span
-from engine.texts.chat_tokens import broken, broken_reply
-from engine.topic import Call
+from foil.engine.storage.lease import check_fence, lost_folder
+from foil.engine.telemetry.spans import request_span
+from foil.engine.texts.chat_tokens import broken, broken_reply
+from foil.engine.topic import Call
 
 _UNREADABLE = "Your answer could not be used: {problem}. Answer the same task once more. "
 _FAULTY = f"{{advice}}\n{WRITE_AGAIN} "

@@ -18,8 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from engine.errors import BudgetSpentError, FoilError
-from engine.flow.limits import BudgetSettings
+from foil.engine.errors import BudgetSpentError, FoilError
+from foil.engine.flow.limits import BudgetSettings
 
 _LEASE_S, _LEASE_CALLS = 10.0, 500
 _IDLE_S = 2.0

@@ -25,12 +25,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from engine.crash_points import crash_point
-from engine.errors import JournalError
-from engine.flow.journal_reading import JournalIndex, gather, segment_key, steps_of
-from engine.flow.journal_records import WHOLE, InFlight, line_of, reply_fact
-from engine.requests import Reply
-from engine.storage.store import Appender, Store
+from foil.engine.crash_points import crash_point
+from foil.engine.errors import JournalError
+from foil.engine.flow.journal_reading import JournalIndex, gather, segment_key, steps_of
+from foil.engine.flow.journal_records import WHOLE, InFlight, line_of, reply_fact
+from foil.engine.requests import Reply
+from foil.engine.storage.store import Appender, Store
 
 LOG = logging.getLogger(__name__)
 SEGMENT_BYTES = 64 << 20

@@ -21,9 +21,9 @@ from itertools import accumulate, chain
 from threading import Lock
 from typing import Any
 
-from engine.crash_points import crash_point
-from engine.errors import CorruptDataError
-from engine.flow.journal_records import (
+from foil.engine.crash_points import crash_point
+from foil.engine.errors import CorruptDataError
+from foil.engine.flow.journal_records import (
     WHOLE,
     InFlight,
     checked,
@@ -32,8 +32,8 @@ from engine.flow.journal_records import (
     is_unfinished,
     parsed,
 )
-from engine.requests import Reply, Request, stored_reply
-from engine.storage.store import Store, StoredObject
+from foil.engine.requests import Reply, Request, stored_reply
+from foil.engine.storage.store import Store, StoredObject
 
 LOG = logging.getLogger(__name__)
 FOLDER = "journal"

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from engine.ids import canonical_json
-from engine.requests import Reply
+from foil.engine.ids import canonical_json
+from foil.engine.requests import Reply
 
 WHOLE = -1
 """In place of a partition: the record is of the whole stream."""

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from engine.settings import Settings
+from foil.engine.settings import Settings
 
 
 class BudgetSettings(Settings):

@@ -18,8 +18,8 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from engine.crash_points import crash_point
-from engine.errors import (
+from foil.engine.crash_points import crash_point
+from foil.engine.errors import (
     STOPPING,
     CommitLostError,
     FoilError,
@@ -28,20 +28,20 @@ from engine.errors import (
     SpoolError,
     UnstorableTopicError,
 )
-from engine.flow.ask import ReplyService, SeedAsk
-from engine.flow.budget import BudgetClient
-from engine.flow.journal import Journal, PartitionJournal
-from engine.flow.limits import RuntimeSettings
-from engine.flow.progress import Counts, count_topics, counts_of, total
-from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
-from engine.flow.worker_report import SeedEndings, WorkerReport
-from engine.protocols import Ask, Cost, Partition, Parts, PendingPartition, Recipe, Validator, recipe_for
-from engine.storage.lease import FENCE, Fence, check_fence
-from engine.storage.opening import open_store
-from engine.telemetry.json_logs import add_log_facts
-from engine.telemetry.metrics import COMMIT_SECONDS
-from engine.telemetry.spans import PartitionSpan, begin_partition, flush_spans, seed_span
-from engine.topic import Call, Seed, Topic, Verdict
+from foil.engine.flow.ask import ReplyService, SeedAsk
+from foil.engine.flow.budget import BudgetClient
+from foil.engine.flow.journal import Journal, PartitionJournal
+from foil.engine.flow.limits import RuntimeSettings
+from foil.engine.flow.progress import Counts, count_topics, counts_of, total
+from foil.engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
+from foil.engine.flow.worker_report import SeedEndings, WorkerReport
+from foil.engine.protocols import Ask, Cost, Partition, Parts, PendingPartition, Recipe, Validator, recipe_for
+from foil.engine.storage.lease import FENCE, Fence, check_fence
+from foil.engine.storage.opening import open_store
+from foil.engine.telemetry.json_logs import add_log_facts
+from foil.engine.telemetry.metrics import COMMIT_SECONDS
+from foil.engine.telemetry.spans import PartitionSpan, begin_partition, flush_spans, seed_span
+from foil.engine.topic import Call, Seed, Topic, Verdict
 
 LOG = logging.getLogger(__name__)
 

@@ -21,14 +21,14 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-from engine.errors import CorruptDataError
-from engine.flow.journal_reading import possibly_paid_twice
-from engine.protocols import CommitStore
-from engine.storage.lease import holder_of
-from engine.storage.local_store import LocalStore
-from engine.storage.opening import open_store
-from engine.storage.store import Store
-from engine.topic import Call, Topic
+from foil.engine.errors import CorruptDataError
+from foil.engine.flow.journal_reading import possibly_paid_twice
+from foil.engine.protocols import CommitStore
+from foil.engine.storage.lease import holder_of
+from foil.engine.storage.local_store import LocalStore
+from foil.engine.storage.opening import open_store
+from foil.engine.storage.store import Store
+from foil.engine.topic import Call, Topic
 
 LOG = logging.getLogger(__name__)
 _STATUSES = ("accepted", "failed", "rejected")

@@ -4,9 +4,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from engine.flow.limits import BudgetSettings
-from engine.flow.progress import Counts
-from engine.telemetry.metrics import (
+from foil.engine.flow.limits import BudgetSettings
+from foil.engine.flow.progress import Counts
+from foil.engine.telemetry.metrics import (
     BUDGET_USED,
     CALLS,
     DOLLARS,

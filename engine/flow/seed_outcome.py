@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from engine.errors import (
+from foil.engine.errors import (
     STOPPING,
     CutPromptError,
     CutReplyError,
@@ -26,9 +26,9 @@ from engine.errors import (
     UnstorableTopicError,
     WithheldReplyError,
 )
-from engine.ids import content_id
-from engine.telemetry.json_logs import add_log_facts
-from engine.topic import Call, Seed, Status, Topic, Verdict, topic_id
+from foil.engine.ids import content_id
+from foil.engine.telemetry.json_logs import add_log_facts
+from foil.engine.topic import Call, Seed, Status, Topic, Verdict, topic_id
 
 T = TypeVar("T")
 _DETAIL_CHARACTERS = 2000

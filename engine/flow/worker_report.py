@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.flow.progress import Counts
-from engine.topic import Topic
+from foil.engine.flow.progress import Counts
+from foil.engine.topic import Topic
 
 _WORDS = 200
 

@@ -32,11 +32,11 @@ from ray.exceptions import (
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from engine.errors import FoilError, ModelError, ModelOutageError, TransientModelError, UsageError
-from engine.inference.pooled_vllm import EngineModel, EngineNotUpError, EngineSpec
-from engine.requests import Reply, Request
-from engine.telemetry.json_logs import begin_logs
-from engine.telemetry.ray_metrics import record_in_ray
+from foil.engine.errors import FoilError, ModelError, ModelOutageError, TransientModelError, UsageError
+from foil.engine.inference.pooled_vllm import EngineModel, EngineNotUpError, EngineSpec
+from foil.engine.requests import Reply, Request
+from foil.engine.telemetry.json_logs import begin_logs
+from foil.engine.telemetry.ray_metrics import record_in_ray
 
 LOG = logging.getLogger(__name__)
 _CALLS_AT_ONCE = 10_000

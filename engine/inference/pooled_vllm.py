@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.errors import ModelError, ModelOutageError, TransientModelError
-from engine.ids import canonical_json, sha256_hex
-from engine.model_traits import ModelTraits, Patience
-from engine.models.local_vllm import LocalVllmSettings, model_name
-from engine.models.pacing import Endpoint, EndpointPool, RequestSlot
-from engine.protocols import Model
-from engine.requests import Reply, Request, estimate_tokens
+from foil.engine.errors import ModelError, ModelOutageError, TransientModelError
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.model_traits import ModelTraits, Patience
+from foil.engine.models.local_vllm import LocalVllmSettings, model_name
+from foil.engine.models.pacing import Endpoint, EndpointPool, RequestSlot
+from foil.engine.protocols import Model
+from foil.engine.requests import Reply, Request, estimate_tokens
 
 Send = Callable[[str, Request], Awaitable[Reply]]
 """Sends a request to the engine of this name."""

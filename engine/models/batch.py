@@ -30,8 +30,8 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from engine.atomic_files import put_bytes, replace_file, sync
-from engine.errors import (
+from foil.engine.atomic_files import put_bytes, replace_file, sync
+from foil.engine.errors import (
     RETRYABLE,
     JournalError,
     ModelOutageError,
@@ -39,15 +39,15 @@ from engine.errors import (
     RefusedRequestError,
     TransientModelError,
 )
-from engine.ids import canonical_json
-from engine.keys import scrub
-from engine.models.batch_results import OVERSIZE, custom_id, keep_results, mapping
-from engine.models.endpoints import HostedSettings
-from engine.models.hosted import EndpointClient, traits_of
-from engine.protocols import Model
-from engine.requests import Reply, Request
-from engine.storage.lease import check_fence
-from engine.storage.trees import download, upload
+from foil.engine.ids import canonical_json
+from foil.engine.keys import scrub
+from foil.engine.models.batch_results import OVERSIZE, custom_id, keep_results, mapping
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.models.hosted import EndpointClient, traits_of
+from foil.engine.protocols import Model
+from foil.engine.requests import Reply, Request
+from foil.engine.storage.lease import check_fence
+from foil.engine.storage.trees import download, upload
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from engine.keys import scrub
+from foil.engine.keys import scrub
 
 LOG = logging.getLogger(__name__)
 OVERSIZE = "oversize_reply"

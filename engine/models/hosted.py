@@ -33,8 +33,8 @@ import aiohttp
 import httpx2
 import openai
 
-from engine.answer_forms import AnswerForm, Structured, is_local, turns_of
-from engine.errors import (
+from foil.engine.answer_forms import AnswerForm, Structured, is_local, turns_of
+from foil.engine.errors import (
     DiscardedReplyError,
     FilteredRequestError,
     ModelError,
@@ -45,21 +45,21 @@ from engine.errors import (
     TransientModelError,
     UsageError,
 )
-from engine.ids import sha256_hex
-from engine.keys import know_key, read_key, scrub
-from engine.model_traits import ModelTraits
-from engine.models.endpoints import EndpointSettings, HostedSettings
-from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
-from engine.models.params import Dialect, dialect_of, thinking_tokens
-from engine.models.reading import UselessReplies, read_answer, retry_after
-from engine.models.sending.blame import ACCOUNT, Blame, harmless, is_of_account, is_of_filter, is_of_sample
-from engine.models.sending.bounded_http import CONNECT_S, BoundedClient, RawAnswer, proxy_of, read, timeouts
-from engine.protocols import Model
-from engine.rates.book import RateAsk, rate_key
-from engine.rates.client import AskForRates, RateClient
-from engine.requests import Reply, Request, estimate_tokens, fewest_tokens, is_prompt_cut
-from engine.storage.lease import check_fence
-from engine.telemetry.spans import note_server
+from foil.engine.ids import sha256_hex
+from foil.engine.keys import know_key, read_key, scrub
+from foil.engine.model_traits import ModelTraits
+from foil.engine.models.endpoints import EndpointSettings, HostedSettings
+from foil.engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
+from foil.engine.models.params import Dialect, dialect_of, thinking_tokens
+from foil.engine.models.reading import UselessReplies, read_answer, retry_after
+from foil.engine.models.sending.blame import ACCOUNT, Blame, harmless, is_of_account, is_of_filter, is_of_sample
+from foil.engine.models.sending.bounded_http import CONNECT_S, BoundedClient, RawAnswer, proxy_of, read, timeouts
+from foil.engine.protocols import Model
+from foil.engine.rates.book import RateAsk, rate_key
+from foil.engine.rates.client import AskForRates, RateClient
+from foil.engine.requests import Reply, Request, estimate_tokens, fewest_tokens, is_prompt_cut
+from foil.engine.storage.lease import check_fence
+from foil.engine.telemetry.spans import note_server
 
 LOG = logging.getLogger(__name__)
 _WRONG_SHAPE = (ValueError, AttributeError, LookupError, TypeError, RecursionError)

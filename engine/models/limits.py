@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from math import inf, log, sqrt
 from typing import Literal
 
-from engine.rates.bucket import Bucket
+from foil.engine.rates.bucket import Bucket
 
 SendOutcome = Literal["worked", "limited", "failed"]
 

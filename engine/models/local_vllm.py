@@ -24,14 +24,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from engine.answer_forms import AnswerForm, Structured, turns_of
-from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
-from engine.model_traits import ModelTraits
-from engine.models.params import Dialect, Params, PassedOn
-from engine.models.reading import read_logprobs
-from engine.protocols import Model
-from engine.requests import Reply, Request
-from engine.settings import Settings
+from foil.engine.answer_forms import AnswerForm, Structured, turns_of
+from foil.engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
+from foil.engine.model_traits import ModelTraits
+from foil.engine.models.params import Dialect, Params, PassedOn
+from foil.engine.models.reading import read_logprobs
+from foil.engine.protocols import Model
+from foil.engine.requests import Reply, Request
+from foil.engine.settings import Settings
 
 LOG = logging.getLogger(__name__)
 _STOP_S = 15.0

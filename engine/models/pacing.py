@@ -24,13 +24,13 @@ from math import log
 
 import xxhash
 
-from engine.errors import ModelOutageError, TransientModelError
-from engine.models.limits import Concurrency, LearntRate, SendOutcome
-from engine.models.reading import header_number
-from engine.models.retry import LONGEST_PAUSE_S
-from engine.models.sending.silence import Silence
-from engine.rates.bucket import Bucket, Rate
-from engine.telemetry.metrics import (
+from foil.engine.errors import ModelOutageError, TransientModelError
+from foil.engine.models.limits import Concurrency, LearntRate, SendOutcome
+from foil.engine.models.reading import header_number
+from foil.engine.models.retry import LONGEST_PAUSE_S
+from foil.engine.models.sending.silence import Silence
+from foil.engine.rates.bucket import Bucket, Rate
+from foil.engine.telemetry.metrics import (
     CONCURRENCY_LIMIT,
     ENDPOINT_BREAKER_OPEN,
     LEARNT_RATE,

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from engine.errors import ModelOutageError
-from engine.keys import scrub
-from engine.requests import (
+from foil.engine.errors import ModelOutageError
+from foil.engine.keys import scrub
+from foil.engine.requests import (
     CHARACTERS_PER_TOKEN,
     MOST_TOKENS,
     SHORTEST_CONTEXT,

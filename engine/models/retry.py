@@ -20,11 +20,11 @@ from typing import TypeVar
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 from tenacity.wait import wait_random_exponential
 
-from engine.errors import RETRYABLE, DiscardedReplyError, ModelError, RateLimitedError, TransientModelError
-from engine.model_traits import Patience
-from engine.protocols import Model
-from engine.requests import Reply, Request
-from engine.telemetry.metrics import RETRIES
+from foil.engine.errors import RETRYABLE, DiscardedReplyError, ModelError, RateLimitedError, TransientModelError
+from foil.engine.model_traits import Patience
+from foil.engine.protocols import Model
+from foil.engine.requests import Reply, Request
+from foil.engine.telemetry.metrics import RETRIES
 
 T = TypeVar("T")
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=30)

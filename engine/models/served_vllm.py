@@ -21,11 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from engine.errors import ModelError, ModelOutageError, TransientModelError
-from engine.model_traits import ModelTraits, Patience
-from engine.models.endpoints import HostedSettings
-from engine.models.hosted import Hosted
-from engine.models.local_vllm import (
+from foil.engine.errors import ModelError, ModelOutageError, TransientModelError
+from foil.engine.model_traits import ModelTraits, Patience
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.models.hosted import Hosted
+from foil.engine.models.local_vllm import (
     LocalVllmSettings,
     engine_arguments,
     environment,
@@ -33,8 +33,8 @@ from engine.models.local_vllm import (
     need_vllm,
     reaper_command,
 )
-from engine.protocols import Model
-from engine.requests import Reply, Request
+from foil.engine.protocols import Model
+from foil.engine.requests import Reply, Request
 
 LOG = logging.getLogger(__name__)
 _LOOK_S = 0.25

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from engine.topic import Call, Topic
+from foil.engine.topic import Call, Topic
 
 BEFORE = "before any call"
 """Where a seed ended that nothing was asked for."""

@@ -20,17 +20,17 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from engine.flow.ask import ReplyService
-from engine.flow.budget import BudgetClient
-from engine.flow.journal import Journal, PartitionJournal
-from engine.flow.limits import Limits
-from engine.ids import fraction_of
-from engine.planning.funnel import Funnel, StageCounts
-from engine.planning.replay import StoredReplies, replay_seed, rows_of
-from engine.protocols import Cost, Model, Parts, for_role
-from engine.requests import CHARACTERS_PER_TOKEN, Reply, Request, estimate_tokens
-from engine.storage.opening import open_store
-from engine.topic import Seed, Topic
+from foil.engine.flow.ask import ReplyService
+from foil.engine.flow.budget import BudgetClient
+from foil.engine.flow.journal import Journal, PartitionJournal
+from foil.engine.flow.limits import Limits
+from foil.engine.ids import fraction_of
+from foil.engine.planning.funnel import Funnel, StageCounts
+from foil.engine.planning.replay import StoredReplies, replay_seed, rows_of
+from foil.engine.protocols import Cost, Model, Parts, for_role
+from foil.engine.requests import CHARACTERS_PER_TOKEN, Reply, Request, estimate_tokens
+from foil.engine.storage.opening import open_store
+from foil.engine.topic import Seed, Topic
 
 _ADVICE_TOKENS = 1_000
 """More than a correction's own words take, with the schema that it may repeat."""

@@ -8,12 +8,12 @@ Promise: with `StoredReplies` nothing is sent, paid or written. Price: the CPU o
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from engine.errors import FoilError
-from engine.flow.ask import AnswersRequests, SeedAsk
-from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, with_outcome
-from engine.protocols import Cost, Model, Parts, recipe_for
-from engine.requests import Reply, Request
-from engine.topic import Call, Seed, Topic, Verdict
+from foil.engine.errors import FoilError
+from foil.engine.flow.ask import AnswersRequests, SeedAsk
+from foil.engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, with_outcome
+from foil.engine.protocols import Cost, Model, Parts, recipe_for
+from foil.engine.requests import Reply, Request
+from foil.engine.topic import Call, Seed, Topic, Verdict
 
 _PATIENCE_S = 600.0
 """Seconds of CPU that a recipe or a judge may take for one seed."""

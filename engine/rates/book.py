@@ -15,7 +15,7 @@ more than one lease. Price: one look at each worker of the key an ask; nothing i
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from engine.ids import canonical_json, sha256_hex
+from foil.engine.ids import canonical_json, sha256_hex
 
 SHORTEST_S, LONGEST_S, MARGIN_S = 2.0, 10.0, 4.0
 """Seconds between two asks of a worker, and those that its lease runs on."""

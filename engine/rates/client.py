@@ -21,9 +21,9 @@ from contextlib import suppress
 from dataclasses import replace
 from math import inf
 
-from engine.errors import FoilError
-from engine.rates.book import SHORTEST_S, RateAsk, RateLease
-from engine.rates.bucket import Bucket
+from foil.engine.errors import FoilError
+from foil.engine.rates.book import SHORTEST_S, RateAsk, RateLease
+from foil.engine.rates.bucket import Bucket
 
 LOG = logging.getLogger(__name__)
 AskForRates = Callable[[RateAsk], Awaitable[RateLease]]

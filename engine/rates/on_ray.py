@@ -13,8 +13,8 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from engine.errors import FoilError
-from engine.rates.book import RateAsk, RateBook, RateLease
+from foil.engine.errors import FoilError
+from foil.engine.rates.book import RateAsk, RateBook, RateLease
 
 NAME, NAMESPACE = "foil-rates", "foil"
 _ASKS_AT_ONCE = 1_000

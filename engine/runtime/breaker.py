@@ -8,10 +8,10 @@ come on top of a limit.
 import math
 from collections import deque
 
-from engine.errors import BreakerTrippedError
-from engine.flow.limits import BreakerSettings
-from engine.flow.worker_report import AskedSeeds, SeedEndings
-from engine.visible_text import visible
+from foil.engine.errors import BreakerTrippedError
+from foil.engine.flow.limits import BreakerSettings
+from foil.engine.flow.worker_report import AskedSeeds, SeedEndings
+from foil.engine.visible_text import visible
 
 _HOUR_S = 3600.0
 _CHANCE = 0.001

@@ -3,7 +3,7 @@
 import socket
 from urllib.parse import urlsplit
 
-from engine.errors import ClusterUnreachableError
+from foil.engine.errors import ClusterUnreachableError
 
 _CONNECT_S = 10.0
 _DASHBOARD_PORT = 8265

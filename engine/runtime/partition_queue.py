@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from engine.flow.limits import Limits
-from engine.flow.progress import Counts, total
-from engine.protocols import PendingPartition
+from foil.engine.flow.limits import Limits
+from foil.engine.flow.progress import Counts, total
+from foil.engine.protocols import PendingPartition
 
 T = TypeVar("T")
 

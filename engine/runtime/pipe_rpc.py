@@ -18,8 +18,8 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from engine.errors import FoilError
-from engine.runtime.supervisor import Cause, WorkerDiedError
+from foil.engine.errors import FoilError
+from foil.engine.runtime.supervisor import Cause, WorkerDiedError
 
 
 class PipeRpc:

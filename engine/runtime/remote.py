@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from engine.errors import FoilError
-from engine.flow.progress import Counts
-from engine.flow.seed_outcome import SeedOutcome
-from engine.flow.worker_report import WorkerReport
-from engine.protocols import Parts, PendingPartition
-from engine.rates.client import AskForRates
+from foil.engine.errors import FoilError
+from foil.engine.flow.progress import Counts
+from foil.engine.flow.seed_outcome import SeedOutcome
+from foil.engine.flow.worker_report import WorkerReport
+from foil.engine.protocols import Parts, PendingPartition
+from foil.engine.rates.client import AskForRates
 
 Call = Callable[..., Awaitable[Any]]
 _FLUSH_S = 4.0

@@ -17,21 +17,21 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from engine.flow.budget import Budget, BudgetClient, LeasedBudget
-from engine.flow.limits import BudgetSettings
-from engine.flow.partition_flow import Flow
-from engine.flow.progress import Summary
-from engine.rates.book import RateAsk, RateBook, RateLease
-from engine.runtime.pipe_rpc import PipeRpc
-from engine.runtime.remote import RemoteWorker, lease_rates
-from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
-from engine.runtime.supervisor import Cause, WorkerDiedError
-from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
-from engine.storage.lease import Fence
-from engine.storage.opening import open_store
-from engine.telemetry.json_logs import begin_logs
-from engine.telemetry.otlp_spans import trace_here
-from engine.telemetry.prometheus import forget_process, record_here
+from foil.engine.flow.budget import Budget, BudgetClient, LeasedBudget
+from foil.engine.flow.limits import BudgetSettings
+from foil.engine.flow.partition_flow import Flow
+from foil.engine.flow.progress import Summary
+from foil.engine.rates.book import RateAsk, RateBook, RateLease
+from foil.engine.runtime.pipe_rpc import PipeRpc
+from foil.engine.runtime.remote import RemoteWorker, lease_rates
+from foil.engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
+from foil.engine.runtime.supervisor import Cause, WorkerDiedError
+from foil.engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
+from foil.engine.storage.lease import Fence
+from foil.engine.storage.opening import open_store
+from foil.engine.telemetry.json_logs import begin_logs
+from foil.engine.telemetry.otlp_spans import trace_here
+from foil.engine.telemetry.prometheus import forget_process, record_here
 
 _REAP_S = 1.0
 _ASKED_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -30,26 +30,26 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from engine.errors import BudgetLostError, ClusterUnreachableError, FoilError
-from engine.flow.budget import Budget, BudgetClient, LeasedBudget
-from engine.flow.limits import BudgetSettings, RuntimeSettings, WorkerRange
-from engine.flow.partition_flow import Flow
-from engine.flow.progress import Summary
-from engine.inference.engine_actors import EngineCalls, EngineCrew
-from engine.inference.pooled_vllm import use_engines
-from engine.rates.on_ray import ask_cluster
-from engine.runtime.cluster_address import check_reachable, unreachable
-from engine.runtime.partition_queue import in_thread
-from engine.runtime.remote import RemoteWorker, lease_rates
-from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
-from engine.runtime.supervisor import Cause, WorkerDiedError
-from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
-from engine.storage.lease import Fence
-from engine.storage.opening import open_store
-from engine.telemetry.json_logs import begin_logs
-from engine.telemetry.metrics import use_meter
-from engine.telemetry.otlp_spans import trace_here
-from engine.telemetry.ray_metrics import record_in_ray
+from foil.engine.errors import BudgetLostError, ClusterUnreachableError, FoilError
+from foil.engine.flow.budget import Budget, BudgetClient, LeasedBudget
+from foil.engine.flow.limits import BudgetSettings, RuntimeSettings, WorkerRange
+from foil.engine.flow.partition_flow import Flow
+from foil.engine.flow.progress import Summary
+from foil.engine.inference.engine_actors import EngineCalls, EngineCrew
+from foil.engine.inference.pooled_vllm import use_engines
+from foil.engine.rates.on_ray import ask_cluster
+from foil.engine.runtime.cluster_address import check_reachable, unreachable
+from foil.engine.runtime.partition_queue import in_thread
+from foil.engine.runtime.remote import RemoteWorker, lease_rates
+from foil.engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
+from foil.engine.runtime.supervisor import Cause, WorkerDiedError
+from foil.engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
+from foil.engine.storage.lease import Fence
+from foil.engine.storage.opening import open_store
+from foil.engine.telemetry.json_logs import begin_logs
+from foil.engine.telemetry.metrics import use_meter
+from foil.engine.telemetry.otlp_spans import trace_here
+from foil.engine.telemetry.ray_metrics import record_in_ray
 
 T = TypeVar("T")
 _CALLS_AT_ONCE = 10_000

@@ -29,10 +29,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from engine.errors import CorruptDataError, FoilError, SeedsChangedError, SpoolError, portable
-from engine.flow.journal_reading import paid_seeds
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.protocols import (
+from foil.engine.errors import CorruptDataError, FoilError, SeedsChangedError, SpoolError, portable
+from foil.engine.flow.journal_reading import paid_seeds
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.protocols import (
     CommitStore,
     DivisibleReader,
     Partition,
@@ -41,11 +41,11 @@ from engine.protocols import (
     SeedReader,
     SketchingScreen,
 )
-from engine.runtime.seed_stream import CountedSeeds, OnRead, PastStream, SeedRecord, split_into_partitions
-from engine.runtime.watchdog import relax_gc
-from engine.seeds.files.ledger import Ledger
-from engine.storage.store import Store
-from engine.telemetry.json_logs import begin_logs
+from foil.engine.runtime.seed_stream import CountedSeeds, OnRead, PastStream, SeedRecord, split_into_partitions
+from foil.engine.runtime.watchdog import relax_gc
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.storage.store import Store
+from foil.engine.telemetry.json_logs import begin_logs
 
 LOG = getLogger(__name__)
 _FOLDER = "spool"

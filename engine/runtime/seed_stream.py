@@ -17,12 +17,12 @@ from itertools import count, islice
 import numpy as np
 import xxhash
 
-from engine.errors import SeedsChangedError, UsageError
-from engine.flow.limits import Limits
-from engine.ids import sha256_hex
-from engine.protocols import Partition, Screen, SeedReader, SketchingScreen
-from engine.seeds.files.ledger import Ledger
-from engine.topic import PackedSeed, Seed, Verdict, seed_digest
+from foil.engine.errors import SeedsChangedError, UsageError
+from foil.engine.flow.limits import Limits
+from foil.engine.ids import sha256_hex
+from foil.engine.protocols import Partition, Screen, SeedReader, SketchingScreen
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.topic import PackedSeed, Seed, Verdict, seed_digest
 
 LOG = logging.getLogger(__name__)
 _RECENT_IDS = 1 << 16

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from engine.crash_points import crash_point
-from engine.errors import (
+from foil.engine.crash_points import crash_point
+from foil.engine.errors import (
     CommitError,
     CorruptDataError,
     FoilError,
@@ -30,10 +30,10 @@ from engine.errors import (
     RunFailedError,
     RunHeldError,
 )
-from engine.flow.budget import Budget, Spend
-from engine.flow.journal_reading import JournalIndex, paid_replies, possibly_paid_twice
-from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
-from engine.flow.progress import (
+from foil.engine.flow.budget import Budget, Spend
+from foil.engine.flow.journal_reading import JournalIndex, paid_replies, possibly_paid_twice
+from foil.engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
+from foil.engine.flow.progress import (
     Counts,
     Progress,
     SessionFile,
@@ -44,22 +44,22 @@ from engine.flow.progress import (
     read_sessions,
     total,
 )
-from engine.flow.run_metrics import CountRecorder, record_budget
-from engine.ids import canonical_json, sha256_hex
-from engine.inference.pooled_vllm import EngineSpec
-from engine.protocols import Parts, Screen, SeedReader
-from engine.requests import Reply
-from engine.runtime.breaker import RunBreaker
-from engine.runtime.partition_queue import CommittedPartition, PartitionQueue, in_thread
-from engine.runtime.seed_process import SeedProcess, SeedSource, sweep_spool
-from engine.runtime.seed_stream import SeedRecord, unpacked
-from engine.runtime.supervisor import CrewReport, Supervisor, Worker
-from engine.runtime.watchdog import relaxed_gc
-from engine.seeds.files.ledger import Ledger
-from engine.storage.lease import RunLease, hold
-from engine.storage.opening import open_store
-from engine.storage.store import Store
-from engine.telemetry.metrics import (
+from foil.engine.flow.run_metrics import CountRecorder, record_budget
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.inference.pooled_vllm import EngineSpec
+from foil.engine.protocols import Parts, Screen, SeedReader
+from foil.engine.requests import Reply
+from foil.engine.runtime.breaker import RunBreaker
+from foil.engine.runtime.partition_queue import CommittedPartition, PartitionQueue, in_thread
+from foil.engine.runtime.seed_process import SeedProcess, SeedSource, sweep_spool
+from foil.engine.runtime.seed_stream import SeedRecord, unpacked
+from foil.engine.runtime.supervisor import CrewReport, Supervisor, Worker
+from foil.engine.runtime.watchdog import relaxed_gc
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.storage.lease import RunLease, hold
+from foil.engine.storage.opening import open_store
+from foil.engine.storage.store import Store
+from foil.engine.telemetry.metrics import (
     PAID_TWICE,
     RUN_BREAKER_OPEN,
     SEEDS_IN_FLIGHT,

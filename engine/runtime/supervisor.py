@@ -33,16 +33,16 @@ from functools import reduce
 from operator import add
 from typing import Any, Protocol
 
-from engine.errors import FoilError
-from engine.flow.journal_reading import LeftOpen, left_open
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.flow.partition_flow import DrainedError
-from engine.flow.progress import Counts, total
-from engine.flow.seed_outcome import SeedOutcome
-from engine.flow.worker_report import SeedEndings, WorkerReport
-from engine.protocols import PendingPartition
-from engine.runtime.partition_queue import PartitionQueue
-from engine.storage.store import Store
+from foil.engine.errors import FoilError
+from foil.engine.flow.journal_reading import LeftOpen, left_open
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.flow.partition_flow import DrainedError
+from foil.engine.flow.progress import Counts, total
+from foil.engine.flow.seed_outcome import SeedOutcome
+from foil.engine.flow.worker_report import SeedEndings, WorkerReport
+from foil.engine.protocols import PendingPartition
+from foil.engine.runtime.partition_queue import PartitionQueue
+from foil.engine.storage.store import Store
 
 LOG = logging.getLogger(__name__)
 _GROUPS = 8

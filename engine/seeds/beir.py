@@ -10,12 +10,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.errors import SeedFormatError, UsageError
-from engine.seeds.corpus import SPLIT, parse_record
-from engine.seeds.files.ledger import Ledger
-from engine.seeds.files.rows import ENDINGS, SourceRow, attributes_of, read_rows
-from engine.seeds.judged import Document, JudgedReader, JudgedSettings, Qrels, Query, judge, read_qrels
-from engine.topic import Passage
+from foil.engine.errors import SeedFormatError, UsageError
+from foil.engine.seeds.corpus import SPLIT, parse_record
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.seeds.files.rows import ENDINGS, SourceRow, attributes_of, read_rows
+from foil.engine.seeds.judged import Document, JudgedReader, JudgedSettings, Qrels, Query, judge, read_qrels
+from foil.engine.topic import Passage
 
 
 class BeirSettings(JudgedSettings):

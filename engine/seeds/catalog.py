@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from engine.errors import UsageError
-from engine.protocols import SeedReader
-from engine.seeds.beir import BeirReader, BeirSettings
-from engine.seeds.leetcode import LeetcodeReader, LeetcodeSettings
-from engine.seeds.metamath import MetamathReader, MetamathSettings
-from engine.seeds.msmarco import MsmarcoSettings, msmarco_reader
-from engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings
-from engine.seeds.robust04 import Robust04Reader, Robust04Settings
-from engine.seeds.table import TableReader, TableSettings
-from engine.settings import Settings
+from foil.engine.errors import UsageError
+from foil.engine.protocols import SeedReader
+from foil.engine.seeds.beir import BeirReader, BeirSettings
+from foil.engine.seeds.leetcode import LeetcodeReader, LeetcodeSettings
+from foil.engine.seeds.metamath import MetamathReader, MetamathSettings
+from foil.engine.seeds.msmarco import MsmarcoSettings, msmarco_reader
+from foil.engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings
+from foil.engine.seeds.robust04 import Robust04Reader, Robust04Settings
+from foil.engine.seeds.table import TableReader, TableSettings
+from foil.engine.settings import Settings
 
 READERS: dict[str, tuple[type[Settings], Callable[[Any], SeedReader]]] = {
     "beir": (BeirSettings, BeirReader),

@@ -19,13 +19,13 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import Field
 
-from engine.errors import SeedFormatError, UsageError
-from engine.ids import fraction_of
-from engine.seeds.bm25 import Bm25Index
-from engine.seeds.files.ledger import Ledger
-from engine.seeds.files.unique import UniqueRecords
-from engine.settings import Settings
-from engine.topic import Passage, Seed
+from foil.engine.errors import SeedFormatError, UsageError
+from foil.engine.ids import fraction_of
+from foil.engine.seeds.bm25 import Bm25Index
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.seeds.files.unique import UniqueRecords
+from foil.engine.settings import Settings
+from foil.engine.topic import Passage, Seed
 
 Source = TypeVar("Source")
 Parsed = TypeVar("Parsed")

@@ -16,13 +16,13 @@ from typing import Annotated, NamedTuple, TypeVar
 
 from pydantic import BeforeValidator, Field
 
-from engine.errors import SeedFormatError, UsageError
-from engine.ids import fraction_of
-from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
-from engine.seeds.files.ledger import Ledger
-from engine.seeds.files.streams import Line, open_streams, read_lines
-from engine.seeds.files.unique import UniqueRecords
-from engine.topic import Passage
+from foil.engine.errors import SeedFormatError, UsageError
+from foil.engine.ids import fraction_of
+from foil.engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.seeds.files.streams import Line, open_streams, read_lines
+from foil.engine.seeds.files.unique import UniqueRecords
+from foil.engine.topic import Passage
 
 Qrels = dict[str, dict[str, int]]
 JudgedIds = tuple[list[str], list[str]]

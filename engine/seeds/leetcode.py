@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from engine.errors import SeedFormatError
-from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
-from engine.seeds.files.rows import Record, SourceRow, read_rows
-from engine.topic import Passage
+from foil.engine.errors import SeedFormatError
+from foil.engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
+from foil.engine.seeds.files.rows import Record, SourceRow, read_rows
+from foil.engine.topic import Passage
 
 _ZERO_WIDTH = re.compile("\u200b|\\\\u200b")
 """Statements are full of blanks without a width, as characters and in writing."""

@@ -19,11 +19,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.seeds.arithmetic import is_sound, results_of
-from engine.seeds.corpus import CorpusSeed, CorpusSettings, NegativeCandidate
-from engine.seeds.files.rows import Record, SourceRow, location_id
-from engine.seeds.parallel.rows import RowReader
-from engine.topic import Passage, PassageRole
+from foil.engine.seeds.arithmetic import is_sound, results_of
+from foil.engine.seeds.corpus import CorpusSeed, CorpusSettings, NegativeCandidate
+from foil.engine.seeds.files.rows import Record, SourceRow, location_id
+from foil.engine.seeds.parallel.rows import RowReader
+from foil.engine.topic import Passage, PassageRole
 
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
 _FINAL_ANSWER = re.compile(r"^[^\S\n]*(?:####|The answer is:?|A:)\s*(?P<answer>.+?)\s*$", re.MULTILINE)

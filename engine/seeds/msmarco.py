@@ -21,14 +21,23 @@ from typing import Any, Literal, Self
 import ftfy
 from pydantic import Field, model_validator
 
-from engine.errors import SeedFormatError
-from engine.protocols import SeedReader
-from engine.seeds.corpus import CorpusSeed, NegativeCandidate, parse_record
-from engine.seeds.files.rows import Record, SourceRow, attributes_of
-from engine.seeds.files.streams import Line, open_streams, read_lines
-from engine.seeds.judged import Document, JudgedReader, JudgedSettings, Paths, Qrels, Query, mark_judged, read_qrels
-from engine.seeds.parallel.rows import RowReader
-from engine.topic import Passage
+from foil.engine.errors import SeedFormatError
+from foil.engine.protocols import SeedReader
+from foil.engine.seeds.corpus import CorpusSeed, NegativeCandidate, parse_record
+from foil.engine.seeds.files.rows import Record, SourceRow, attributes_of
+from foil.engine.seeds.files.streams import Line, open_streams, read_lines
+from foil.engine.seeds.judged import (
+    Document,
+    JudgedReader,
+    JudgedSettings,
+    Paths,
+    Qrels,
+    Query,
+    mark_judged,
+    read_qrels,
+)
+from foil.engine.seeds.parallel.rows import RowReader
+from foil.engine.topic import Passage
 
 NO_ANSWER = "No Answer Present."
 

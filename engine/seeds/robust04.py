@@ -13,12 +13,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.errors import SeedFormatError, UsageError
-from engine.seeds.corpus import parse_record
-from engine.seeds.files.streams import open_streams
-from engine.seeds.judged import Document, JudgedReader, JudgedSettings, Paths, Qrels, Query, read_qrels
-from engine.seeds.trec import read_blocks, read_document_topics, read_documents, read_topics
-from engine.topic import Passage
+from foil.engine.errors import SeedFormatError, UsageError
+from foil.engine.seeds.corpus import parse_record
+from foil.engine.seeds.files.streams import open_streams
+from foil.engine.seeds.judged import Document, JudgedReader, JudgedSettings, Paths, Qrels, Query, read_qrels
+from foil.engine.seeds.trec import read_blocks, read_document_topics, read_documents, read_topics
+from foil.engine.topic import Passage
 
 
 class Robust04Settings(JudgedSettings):

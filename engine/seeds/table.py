@@ -17,11 +17,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from engine.seeds.corpus import CorpusSeed, CorpusSettings, NegativeCandidate
-from engine.seeds.files.rows import Record, SourceRow, attributes_of, location_id
-from engine.seeds.parallel.rows import RowReader
-from engine.settings import Settings
-from engine.topic import Passage, PassageRole
+from foil.engine.seeds.corpus import CorpusSeed, CorpusSettings, NegativeCandidate
+from foil.engine.seeds.files.rows import Record, SourceRow, attributes_of, location_id
+from foil.engine.seeds.parallel.rows import RowReader
+from foil.engine.settings import Settings
+from foil.engine.topic import Passage, PassageRole
 
 
 class Columns(Settings):

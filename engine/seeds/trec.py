@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePath
 
-from engine.errors import SeedFormatError
-from engine.seeds.files.streams import Stream, open_streams, read_lines
-from engine.seeds.judged import Document, Query
-from engine.topic import Passage
+from foil.engine.errors import SeedFormatError
+from foil.engine.seeds.files.streams import Stream, open_streams, read_lines
+from foil.engine.seeds.judged import Document, Query
+from foil.engine.topic import Passage
 
 TITLE_IN_TEXT = "doctitle"
 TITLES = ("headline", "title", "head", "hl", "ttl", "ti", TITLE_IN_TEXT)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from engine.atomic_files import locked, replace_file, sync
-from engine.errors import CorruptDataError, UsageError
+from foil.engine.atomic_files import locked, replace_file, sync
+from foil.engine.errors import CorruptDataError, UsageError
 
 LIMIT_BYTES = 32 << 30
 KEPT_S = 3600.0

@@ -4,8 +4,8 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from engine.errors import NotReadyError
-from engine.storage.store import Store
+from foil.engine.errors import NotReadyError
+from foil.engine.storage.store import Store
 
 _FOLDER = "foil-check"
 _RACERS, _RACES = 8, 5

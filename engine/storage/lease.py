@@ -34,9 +34,9 @@ from typing import TypeVar, get_type_hints
 
 import psutil
 
-from engine.errors import CommitError, FoilError, JournalError, MovedFolderError, RunHeldError
-from engine.ids import canonical_json
-from engine.storage.store import Store
+from foil.engine.errors import CommitError, FoilError, JournalError, MovedFolderError, RunHeldError
+from foil.engine.ids import canonical_json
+from foil.engine.storage.store import Store
 
 LOG = logging.getLogger(__name__)
 VALID_S = 10.0

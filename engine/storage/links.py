@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from engine.errors import CorruptDataError
+from foil.engine.errors import CorruptDataError
 
 
 def inside(folder: Path, path: Path) -> Path:

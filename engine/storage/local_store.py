@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from engine.atomic_files import FileSystem, link_if_absent, replace_file, sync, write_new
-from engine.crash_points import crash_point
-from engine.storage.links import inside
-from engine.storage.store import DRAFTS, Appender, StoredObject, check_key
+from foil.engine.atomic_files import FileSystem, link_if_absent, replace_file, sync, write_new
+from foil.engine.crash_points import crash_point
+from foil.engine.storage.links import inside
+from foil.engine.storage.store import DRAFTS, Appender, StoredObject, check_key
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 """What the operating system answers where no file can be."""

@@ -10,11 +10,11 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from engine.atomic_files import put_json
-from engine.errors import CorruptDataError, UsageError
-from engine.ids import sha256_hex
-from engine.storage.local_store import ABSENT
-from engine.storage.store import check_key
+from foil.engine.atomic_files import put_json
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.engine.ids import sha256_hex
+from foil.engine.storage.local_store import ABSENT
+from foil.engine.storage.store import check_key
 
 MARKER = ".store.json"
 SCHEMES = ("s3", "gs", "az", "abfss")

@@ -27,11 +27,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine.errors import UsageError
-from engine.keys import scrub
-from engine.storage.copies import Copies
-from engine.storage.mirrors import cache_folder, check_url, mirror_of
-from engine.storage.store import Appender, StoredObject, check_key
+from foil.engine.errors import UsageError
+from foil.engine.keys import scrub
+from foil.engine.storage.copies import Copies
+from foil.engine.storage.mirrors import cache_folder, check_url, mirror_of
+from foil.engine.storage.store import Appender, StoredObject, check_key
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client

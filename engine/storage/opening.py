@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from engine.storage.local_store import LocalStore
-from engine.storage.mirrors import mirror_of, mirrored_url
-from engine.storage.store import Store
+from foil.engine.storage.local_store import LocalStore
+from foil.engine.storage.mirrors import mirror_of, mirrored_url
+from foil.engine.storage.store import Store
 
 __all__ = ["mirror_of", "open_store"]
 
@@ -14,6 +14,6 @@ def open_store(folder: Path) -> Store:
     url = mirrored_url(folder)
     if not url:
         return LocalStore(folder)
-    from engine.storage.object_store import ObjectStore
+    from foil.engine.storage.object_store import ObjectStore
 
     return ObjectStore(url, folder)

@@ -14,9 +14,9 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from engine.storage.mirrors import mirrored_url
-from engine.storage.opening import open_store
-from engine.storage.store import Store, StoredObject
+from foil.engine.storage.mirrors import mirrored_url
+from foil.engine.storage.opening import open_store
+from foil.engine.storage.store import Store, StoredObject
 
 _PARTIAL = "partial.mark"
 """The mark in a folder of the bucket that is not whole: its upload or its removal goes on, or was cut short."""

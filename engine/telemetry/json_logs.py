@@ -13,11 +13,10 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Literal
 
-from engine.keys import scrub
-from engine.visible_text import log_visibly
+from foil.engine.keys import scrub
+from foil.engine.visible_text import log_visibly
 
 _FACTS: ContextVar[Mapping[str, str | int] | None] = ContextVar("log_facts", default=None)
-_ROOMS = ("engine", "prompts", "validators", "datasets_out", "trainer", "cluster")
 _ID_CHARACTERS = 200
 
 
@@ -52,10 +51,9 @@ def begin_logs(log_format: Literal["text", "json"], run: str) -> None:
     handler.setFormatter(JsonFormatter(run))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     handler.addFilter(_is_shown)
-    for room in _ROOMS:
-        logging.getLogger(room).setLevel(logging.INFO)
+    logging.getLogger("foil").setLevel(logging.INFO)
 
 
 def _is_shown(record: logging.LogRecord) -> bool:
     """Of other libraries, warnings alone: some set their own loggers to DEBUG, and quote data."""
-    return record.levelno >= logging.WARNING or record.name.partition(".")[0] in _ROOMS
+    return record.levelno >= logging.WARNING or record.name.startswith("foil.")

@@ -21,9 +21,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from engine.keys import scrub
-from engine.requests import Reply, Request
-from engine.telemetry.spans import flush_spans, is_tracing, use_tracer
+from foil.engine.keys import scrub
+from foil.engine.requests import Reply, Request
+from foil.engine.telemetry.spans import flush_spans, is_tracing, use_tracer
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter

@@ -17,8 +17,8 @@ import prometheus_client
 from prometheus_client import multiprocess as untyped_multiprocess
 from prometheus_client import values as untyped_values
 
-from engine.errors import UsageError
-from engine.telemetry.metrics import RUN_LABEL, Meter, Metric, Record, use_meter
+from foil.engine.errors import UsageError
+from foil.engine.telemetry.metrics import RUN_LABEL, Meter, Metric, Record, use_meter
 
 _multiprocess: Any = untyped_multiprocess
 _values: Any = untyped_values

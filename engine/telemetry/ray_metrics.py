@@ -9,7 +9,7 @@ from typing import Any
 
 from ray.util import metrics as ray_metrics
 
-from engine.telemetry.metrics import RUN_LABEL, Meter, Metric, Record, use_meter
+from foil.engine.telemetry.metrics import RUN_LABEL, Meter, Metric, Record, use_meter
 
 
 def record_in_ray(run: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
-from engine.requests import Reply, Request
+from foil.engine.requests import Reply, Request
 
 
 class SeedSpan(Protocol):

@@ -4,10 +4,10 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
-from prompts.constraints.detectors import Attributes, Detector, by_attribute, by_occurrences, by_patterns
-from prompts.constraints.phrases import word_set
-from prompts.constraints.source_code import GRAMMARS, SourceFacts, facts_of, facts_of_examples, language_of
-from prompts.constraints.wordings import WORDINGS
+from foil.prompts.constraints.detectors import Attributes, Detector, by_attribute, by_occurrences, by_patterns
+from foil.prompts.constraints.phrases import word_set
+from foil.prompts.constraints.source_code import GRAMMARS, SourceFacts, facts_of, facts_of_examples, language_of
+from foil.prompts.constraints.wordings import WORDINGS
 
 _PARAMETER = re.compile(
     r"^[ \t]*(?:[-*] )?(?::param\s+(?:[\w.\[\]]+\s+)?|@param\s+)?(\*{0,2}[A-Za-z_]\w*(?:, ?\*{0,2}[A-Za-z_]\w*)*)"

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.errors import UsageError
-from engine.ids import canonical_json
-from engine.topic import Intent, Passage
-from prompts.constraints.families import FAMILIES
-from prompts.constraints.wordings import can_negate, negate_phrase
+from foil.engine.errors import UsageError
+from foil.engine.ids import canonical_json
+from foil.engine.topic import Intent, Passage
+from foil.prompts.constraints.families import FAMILIES
+from foil.prompts.constraints.wordings import can_negate, negate_phrase
 
 
 @dataclass(frozen=True, slots=True)

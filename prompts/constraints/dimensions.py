@@ -21,13 +21,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Literal, get_args
 
-from engine.topic import Intent, Passage
-from prompts.constraints.code_detectors import count_code_lines
-from prompts.constraints.constraint import Constraint
-from prompts.constraints.detectors import fold_text
-from prompts.constraints.families import FAMILIES
-from prompts.constraints.phrases import word_set
-from prompts.languages import identify
+from foil.engine.topic import Intent, Passage
+from foil.prompts.constraints.code_detectors import count_code_lines
+from foil.prompts.constraints.constraint import Constraint
+from foil.prompts.constraints.detectors import fold_text
+from foil.prompts.constraints.families import FAMILIES
+from foil.prompts.constraints.phrases import word_set
+from foil.prompts.languages import identify
 
 Dimension = Literal["audience", "keyword", "format", "language", "length", "source"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from engine.errors import UsageError
-from prompts.constraints import code_detectors as code
-from prompts.constraints import detectors as general
-from prompts.constraints import text_detectors as text
-from prompts.constraints.detectors import Detector, by_attribute
-from prompts.constraints.wordings import WORDINGS, Wording, name_library, name_year, quote_code, quote_term
+from foil.engine.errors import UsageError
+from foil.prompts.constraints import code_detectors as code
+from foil.prompts.constraints import detectors as general
+from foil.prompts.constraints import text_detectors as text
+from foil.prompts.constraints.detectors import Detector, by_attribute
+from foil.prompts.constraints.wordings import WORDINGS, Wording, name_library, name_year, quote_code, quote_term
 
 Kind = Literal["text", "abstract", "documentation", "code", "mathematics"]
 

@@ -18,9 +18,9 @@ from typing import Any, Literal, TypeVar, get_args
 
 import yaml
 
-from prompts.constraints.constraint import Constraint
-from prompts.constraints.families import Kind
-from prompts.constraints.wordings import plural, third_person
+from foil.prompts.constraints.constraint import Constraint
+from foil.prompts.constraints.families import Kind
+from foil.prompts.constraints.wordings import plural, third_person
 
 Length = Literal["short", "medium", "long", "very_long"]
 Style = Literal["plain", "negation", "background", "persona"]

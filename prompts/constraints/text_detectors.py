@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from operator import attrgetter
 
-from prompts.constraints.detectors import (
+from foil.prompts.constraints.detectors import (
     Attributes,
     Detector,
     Finder,
@@ -19,7 +19,7 @@ from prompts.constraints.detectors import (
     by_patterns,
     fold_text,
 )
-from prompts.constraints.phrases import Phrases, phrases_of
+from foil.prompts.constraints.phrases import Phrases, phrases_of
 
 _PLURAL_ENDINGS = ("", "s", "es")
 

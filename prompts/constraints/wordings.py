@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
 
 _PHRASES, _REASONS = ("affirm", "deny"), ("why", "spare")
 _NEGATION = re.compile(r"\b(?:no|not|without|nothing|none|never|rather|at (?:most|least)|fewer|or more|twice|once)\b")

@@ -11,10 +11,10 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-from engine.ids import canonical_json
-from engine.topic import Intent, Passage
-from prompts.constraints.constraint import full_text
-from prompts.passages.blocks import SourcePassage
+from foil.engine.ids import canonical_json
+from foil.engine.topic import Intent, Passage
+from foil.prompts.constraints.constraint import full_text
+from foil.prompts.passages.blocks import SourcePassage
 
 Evidence = tuple[tuple[str, ...], ...]
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from engine.topic import Passage
-from prompts.constraints.code_detectors import count_code_lines
-from prompts.constraints.families import FAMILIES, Kind
-from prompts.constraints.phrases import COMMON_WORDS
+from foil.engine.topic import Passage
+from foil.prompts.constraints.code_detectors import count_code_lines
+from foil.prompts.constraints.families import FAMILIES, Kind
+from foil.prompts.constraints.phrases import COMMON_WORDS
 
 MAX_TEXT = 6000
 """Characters of a positive that are segmented; views cannot use the rest."""

@@ -9,9 +9,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from engine.topic import Passage
-from prompts.constraints.families import Kind
-from prompts.passages.blocks import kind_of
+from foil.engine.topic import Passage
+from foil.prompts.constraints.families import Kind
+from foil.prompts.passages.blocks import kind_of
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _CUT = re.compile(

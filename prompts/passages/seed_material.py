@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from engine.errors import Rejected
-from engine.ids import sha256_hex
-from engine.topic import Passage, Seed
-from prompts.passages.answer_evidence import Evidence, evidence_from
-from prompts.passages.blocks import (
+from foil.engine.errors import Rejected
+from foil.engine.ids import sha256_hex
+from foil.engine.topic import Passage, Seed
+from foil.prompts.passages.answer_evidence import Evidence, evidence_from
+from foil.prompts.passages.blocks import (
     MAX_BLOCKS,
     MAX_TEXT,
     SourcePassage,
@@ -23,8 +23,8 @@ from prompts.passages.blocks import (
     may_answer,
     segment,
 )
-from prompts.passages.readable import flaw_of
-from prompts.passages.views import BlockIndex, View
+from foil.prompts.passages.readable import flaw_of
+from foil.prompts.passages.views import BlockIndex, View
 
 _MOST_OTHERS = 2
 _SHOWN_CHARS = 800

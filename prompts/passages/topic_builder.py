@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
-from engine.errors import Rejected
-from engine.topic import Intent, IntentRole, Judgment, Passage, Seed, Topic, intent_id, topic_id
-from prompts.constraints.constraint import Constraint, dump_constraints
-from prompts.constraints.detectors import fold_text
-from prompts.passages.answer_evidence import Evidence, dump_evidence
+from foil.engine.errors import Rejected
+from foil.engine.topic import Intent, IntentRole, Judgment, Passage, Seed, Topic, intent_id, topic_id
+from foil.prompts.constraints.constraint import Constraint, dump_constraints
+from foil.prompts.constraints.detectors import fold_text
+from foil.prompts.passages.answer_evidence import Evidence, dump_evidence
 
 
 class TopicBuilder:

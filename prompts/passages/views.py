@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from engine.topic import Passage, PassageRole
-from prompts.passages.blocks import Block, SourcePassage, join, kept_attributes
+from foil.engine.topic import Passage, PassageRole
+from foil.prompts.passages.blocks import Block, SourcePassage, join, kept_attributes
 
 
 @dataclass(frozen=True, slots=True)

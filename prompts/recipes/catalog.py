@@ -3,18 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from engine.protocols import Recipe
-from engine.settings import Settings
-from prompts.recipes.custom.recipe import Custom
-from prompts.recipes.custom.settings import CustomSettings
-from prompts.recipes.dual_view import DualView, DualViewSettings
-from prompts.recipes.infir import Infir, InfirSettings
-from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
-from prompts.recipes.mixed import MixedRecipeSettings
-from prompts.recipes.plain import Plain, PlainSettings
-from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
-from prompts.recipes.stored import Stored, StoredSettings
-from prompts.recipes.verifiable import Verifiable, VerifiableSettings
+from foil.engine.protocols import Recipe
+from foil.engine.settings import Settings
+from foil.prompts.recipes.custom.recipe import Custom
+from foil.prompts.recipes.custom.settings import CustomSettings
+from foil.prompts.recipes.dual_view import DualView, DualViewSettings
+from foil.prompts.recipes.infir import Infir, InfirSettings
+from foil.prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
+from foil.prompts.recipes.mixed import MixedRecipeSettings
+from foil.prompts.recipes.plain import Plain, PlainSettings
+from foil.prompts.recipes.promptriever import Promptriever, PromptrieverSettings
+from foil.prompts.recipes.stored import Stored, StoredSettings
+from foil.prompts.recipes.verifiable import Verifiable, VerifiableSettings
 
 RECIPES: Mapping[str, tuple[type[Settings], Callable[[Any], Recipe]]] = {
     "verifiable": (VerifiableSettings, Verifiable),

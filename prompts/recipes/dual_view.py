@@ -16,21 +16,21 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from engine.errors import Rejected
-from engine.protocols import Ask, Recipe
-from engine.settings import Settings
-from engine.topic import Intent, Passage, Seed, Topic
-from prompts.constraints.instructions import STYLES
-from prompts.demands import Demands, dump_demands
-from prompts.passages.topic_builder import TopicBuilder
-from prompts.recipes.infir import Infir, InfirSettings
-from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
-from prompts.recipes.verifiable import Verifiable, VerifiableSettings
-from prompts.render import load, recipe_fingerprint
-from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason
-from prompts.writing.contrast import MOST_DEMANDS, TEMPLATES, ContrastWriter, GridCell, length_of
-from prompts.writing.frames import FRAMES_DESCRIPTION
-from prompts.writing.material import WritingMaterial, cut_passage, distinct, writing_material
+from foil.engine.errors import Rejected
+from foil.engine.protocols import Ask, Recipe
+from foil.engine.settings import Settings
+from foil.engine.topic import Intent, Passage, Seed, Topic
+from foil.prompts.constraints.instructions import STYLES
+from foil.prompts.demands import Demands, dump_demands
+from foil.prompts.passages.topic_builder import TopicBuilder
+from foil.prompts.recipes.infir import Infir, InfirSettings
+from foil.prompts.recipes.promptriever import Promptriever, PromptrieverSettings
+from foil.prompts.recipes.verifiable import Verifiable, VerifiableSettings
+from foil.prompts.render import load, recipe_fingerprint
+from foil.prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason
+from foil.prompts.writing.contrast import MOST_DEMANDS, TEMPLATES, ContrastWriter, GridCell, length_of
+from foil.prompts.writing.frames import FRAMES_DESCRIPTION
+from foil.prompts.writing.material import WritingMaterial, cut_passage, distinct, writing_material
 
 VERSION = "18"
 """Raised when the same seed, settings and template would give other topics."""

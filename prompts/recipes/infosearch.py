@@ -22,13 +22,13 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from engine.errors import FaultyReply, Rejected, UnreadableReplyError
-from engine.ids import canonical_json
-from engine.protocols import Ask
-from engine.settings import Settings
-from engine.topic import Passage, Seed, Topic
-from prompts.constraints.detectors import fold_text
-from prompts.constraints.dimensions import (
+from foil.engine.errors import FaultyReply, Rejected, UnreadableReplyError
+from foil.engine.ids import canonical_json
+from foil.engine.protocols import Ask
+from foil.engine.settings import Settings
+from foil.engine.topic import Passage, Seed, Topic
+from foil.prompts.constraints.detectors import fold_text
+from foil.prompts.constraints.dimensions import (
     CONDITIONS,
     DIMENSIONS,
     EXACT_DIMENSIONS,
@@ -41,14 +41,14 @@ from prompts.constraints.dimensions import (
     name_of,
     names,
 )
-from prompts.demands import dump_demands
-from prompts.languages import languages
-from prompts.passages.blocks import kept_attributes, stems
-from prompts.passages.topic_builder import TopicBuilder
-from prompts.render import load, recipe_fingerprint
-from prompts.sampling import writing
-from prompts.writing.answers import ConditionWording, Keywords
-from prompts.writing.checks import (
+from foil.prompts.demands import dump_demands
+from foil.prompts.languages import languages
+from foil.prompts.passages.blocks import kept_attributes, stems
+from foil.prompts.passages.topic_builder import TopicBuilder
+from foil.prompts.render import load, recipe_fingerprint
+from foil.prompts.sampling import writing
+from foil.prompts.writing.answers import ConditionWording, Keywords
+from foil.prompts.writing.checks import (
     CHECKS_DESCRIPTION,
     OnFail,
     Problem,
@@ -58,9 +58,9 @@ from prompts.writing.checks import (
     figures_in,
     problem_of,
 )
-from prompts.writing.examples import wording_example
-from prompts.writing.material import WritingMaterial, writing_material
-from prompts.writing.stage import Stages
+from foil.prompts.writing.examples import wording_example
+from foil.prompts.writing.material import WritingMaterial, writing_material
+from foil.prompts.writing.stage import Stages
 
 VERSION = "18"
 """Raised when the same seed, settings and templates would give other topics."""

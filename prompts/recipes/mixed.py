@@ -10,11 +10,11 @@ from itertools import accumulate
 
 from pydantic import Field, SerializeAsAny
 
-from engine.errors import Rejected
-from engine.ids import canonical_json, fraction_of, sha256_hex
-from engine.protocols import Ask, Recipe, RecipeChoice
-from engine.settings import Settings
-from engine.topic import Seed, Topic
+from foil.engine.errors import Rejected
+from foil.engine.ids import canonical_json, fraction_of, sha256_hex
+from foil.engine.protocols import Ask, Recipe, RecipeChoice
+from foil.engine.settings import Settings
+from foil.engine.topic import Seed, Topic
 
 
 class RecipePart(Settings):

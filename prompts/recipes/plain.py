@@ -10,12 +10,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.errors import Rejected
-from engine.protocols import Ask
-from engine.settings import Settings
-from engine.topic import Seed, Topic
-from prompts.passages.topic_builder import TopicBuilder
-from prompts.render import recipe_fingerprint
+from foil.engine.errors import Rejected
+from foil.engine.protocols import Ask
+from foil.engine.settings import Settings
+from foil.engine.topic import Seed, Topic
+from foil.prompts.passages.topic_builder import TopicBuilder
+from foil.prompts.render import recipe_fingerprint
 
 VERSION = "1"
 """Raised when the same seed and settings would give other topics."""

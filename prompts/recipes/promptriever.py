@@ -19,17 +19,17 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.errors import FaultyReply, Rejected, UnreadableReplyError
-from engine.ids import canonical_json
-from engine.protocols import Ask
-from engine.settings import Settings
-from engine.topic import Passage, Seed, Topic
-from prompts.constraints.instructions import LENGTHS, STYLES, Length, Style
-from prompts.demands import Demands, dump_demands
-from prompts.passages.topic_builder import TopicBuilder
-from prompts.render import load, recipe_fingerprint
-from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason, problem_of
-from prompts.writing.contrast import (
+from foil.engine.errors import FaultyReply, Rejected, UnreadableReplyError
+from foil.engine.ids import canonical_json
+from foil.engine.protocols import Ask
+from foil.engine.settings import Settings
+from foil.engine.topic import Passage, Seed, Topic
+from foil.prompts.constraints.instructions import LENGTHS, STYLES, Length, Style
+from foil.prompts.demands import Demands, dump_demands
+from foil.prompts.passages.topic_builder import TopicBuilder
+from foil.prompts.render import load, recipe_fingerprint
+from foil.prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason, problem_of
+from foil.prompts.writing.contrast import (
     TEMPLATES,
     ContrastWriter,
     GridCell,
@@ -38,8 +38,8 @@ from prompts.writing.contrast import (
     contrast_of,
     length_of,
 )
-from prompts.writing.frames import FRAMES_DESCRIPTION
-from prompts.writing.material import WritingMaterial, writing_material
+from foil.prompts.writing.frames import FRAMES_DESCRIPTION
+from foil.prompts.writing.material import WritingMaterial, writing_material
 
 VERSION = "17"
 """Raised when the same seed, settings and templates would give other topics."""

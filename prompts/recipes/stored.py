@@ -11,11 +11,11 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from engine.errors import Rejected
-from engine.protocols import Ask, Recipe, RecipeChoice
-from engine.settings import Settings
-from engine.topic import Seed, Topic
-from prompts.render import recipe_fingerprint
+from foil.engine.errors import Rejected
+from foil.engine.protocols import Ask, Recipe, RecipeChoice
+from foil.engine.settings import Settings
+from foil.engine.topic import Seed, Topic
+from foil.prompts.render import recipe_fingerprint
 
 VERSION = "1"
 """Raised when the same stored topics would give other ones."""

@@ -14,17 +14,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from engine.protocols import Ask
-from engine.settings import Settings
-from engine.topic import Intent, IntentRole, Seed, Topic
-from prompts.constraints.families import FAMILIES, WEIGHTS
-from prompts.constraints.instructions import LENGTHS, STYLES
-from prompts.passages.answer_evidence import Evidence
-from prompts.passages.seed_material import SeedMaterial, build_material, non_relevant
-from prompts.passages.topic_builder import TopicBuilder
-from prompts.passages.views import BlockIndex
-from prompts.render import recipe_fingerprint
-from prompts.rules.topic_writer import Choices, TopicWriter, WordedInstruction
+from foil.engine.protocols import Ask
+from foil.engine.settings import Settings
+from foil.engine.topic import Intent, IntentRole, Seed, Topic
+from foil.prompts.constraints.families import FAMILIES, WEIGHTS
+from foil.prompts.constraints.instructions import LENGTHS, STYLES
+from foil.prompts.passages.answer_evidence import Evidence
+from foil.prompts.passages.seed_material import SeedMaterial, build_material, non_relevant
+from foil.prompts.passages.topic_builder import TopicBuilder
+from foil.prompts.passages.views import BlockIndex
+from foil.prompts.render import recipe_fingerprint
+from foil.prompts.rules.topic_writer import Choices, TopicWriter, WordedInstruction
 
 VERSION = "17"
 """Raised when the same seed and settings would give other topics."""

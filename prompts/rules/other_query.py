@@ -7,13 +7,13 @@ query that it answers; `seeds.negatives` above what the rows of a corpus hold br
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, full_text, surely_hold
-from prompts.constraints.detectors import fold_text
-from prompts.passages.answer_evidence import Evidence, evidence_of_view
-from prompts.passages.blocks import SourcePassage, is_about, may_answer
-from prompts.passages.views import View
-from prompts.rules.view_pairs import WHOLE, ViewPair, ViewPairFinder
+from foil.engine.topic import Passage
+from foil.prompts.constraints.constraint import Constraint, full_text, surely_hold
+from foil.prompts.constraints.detectors import fold_text
+from foil.prompts.passages.answer_evidence import Evidence, evidence_of_view
+from foil.prompts.passages.blocks import SourcePassage, is_about, may_answer
+from foil.prompts.passages.views import View
+from foil.prompts.rules.view_pairs import WHOLE, ViewPair, ViewPairFinder
 
 MOST_QUERY = 4000
 """Characters of another query at most."""

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from engine.errors import Rejected
-from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, dump_constraints, surely_broken, surely_hold
-from prompts.constraints.detectors import fold_text
-from prompts.constraints.families import FAMILIES, Kind
-from prompts.constraints.instructions import LENGTHS, STYLES, Length, Style, compose
-from prompts.passages.seed_material import SeedMaterial
-from prompts.passages.views import View
-from prompts.rules.other_query import OtherQueryFinder, OtherQueryMatch
-from prompts.rules.view_pairs import ViewPair, ViewPairFinder, deniable, denials
+from foil.engine.errors import Rejected
+from foil.engine.topic import Passage
+from foil.prompts.constraints.constraint import Constraint, dump_constraints, surely_broken, surely_hold
+from foil.prompts.constraints.detectors import fold_text
+from foil.prompts.constraints.families import FAMILIES, Kind
+from foil.prompts.constraints.instructions import LENGTHS, STYLES, Length, Style, compose
+from foil.prompts.passages.seed_material import SeedMaterial
+from foil.prompts.passages.views import View
+from foil.prompts.rules.other_query import OtherQueryFinder, OtherQueryMatch
+from foil.prompts.rules.view_pairs import ViewPair, ViewPairFinder, deniable, denials
 
 T = TypeVar("T")
 

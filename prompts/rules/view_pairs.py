@@ -17,14 +17,14 @@ from itertools import combinations, pairwise, permutations
 from random import Random
 from typing import TypeVar
 
-from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, full_text, surely_broken
-from prompts.constraints.detectors import fold_text
-from prompts.constraints.families import FAMILIES, NAMES_BY_KIND, Kind
-from prompts.constraints.phrases import is_noun_by_ending, is_vague
-from prompts.constraints.query_fit import asks_for_a_fact, families_for
-from prompts.passages.blocks import Block, SourcePassage, is_about, is_judged, stems
-from prompts.passages.views import BlockIndex, View
+from foil.engine.topic import Passage
+from foil.prompts.constraints.constraint import Constraint, full_text, surely_broken
+from foil.prompts.constraints.detectors import fold_text
+from foil.prompts.constraints.families import FAMILIES, NAMES_BY_KIND, Kind
+from foil.prompts.constraints.phrases import is_noun_by_ending, is_vague
+from foil.prompts.constraints.query_fit import asks_for_a_fact, families_for
+from foil.prompts.passages.blocks import Block, SourcePassage, is_about, is_judged, stems
+from foil.prompts.passages.views import BlockIndex, View
 
 VISIBLE = 700
 """The difference must stand within so many characters: about what an encoder of 200 word pieces reads."""

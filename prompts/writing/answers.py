@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from engine.protocols import PlainAnswer
-from prompts.parse import StructuredReply
+from foil.engine.protocols import PlainAnswer
+from foil.prompts.parse import StructuredReply
 
 _FENCE = re.compile(r"```[\w+#-]*[ \t]*\n(.*?)\n?```", re.DOTALL)
 _LABEL = re.compile(

@@ -20,10 +20,10 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel
 
-from engine.answer_forms import WRITE_AGAIN
-from engine.errors import FaultyReply, Rejected, UnreadableReplyError
-from engine.protocols import Ask, Prompt
-from prompts.writing.small_talk import small_talk
+from foil.engine.answer_forms import WRITE_AGAIN
+from foil.engine.errors import FaultyReply, Rejected, UnreadableReplyError
+from foil.engine.protocols import Ask, Prompt
+from foil.prompts.writing.small_talk import small_talk
 
 A = TypeVar("A", bound=BaseModel)
 OnFail = Literal["correct", "correct_or_mark", "mark", "reject"]

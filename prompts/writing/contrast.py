@@ -17,23 +17,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from engine.errors import FaultyReply, UnreadableReplyError
-from engine.ids import canonical_json
-from engine.protocols import Ask, Prompt
-from engine.topic import Passage, PassageRole
-from prompts.constraints.detectors import fold_text
-from prompts.constraints.instructions import LENGTHS, STYLES, Length, Style
-from prompts.constraints.source_code import GRAMMARS, facts_of, language_of
-from prompts.demands import Demands
-from prompts.passages.blocks import stems
-from prompts.render import PromptTemplate, load
-from prompts.sampling import writing
-from prompts.writing.answers import Questions
-from prompts.writing.checks import OnFail, Problem, Reason, echo_of, figures_in, near_copy, reaches
-from prompts.writing.examples import WORDS, TopicExample, example_for
-from prompts.writing.frames import framed
-from prompts.writing.material import WritingMaterial
-from prompts.writing.stage import Stages
+from foil.engine.errors import FaultyReply, UnreadableReplyError
+from foil.engine.ids import canonical_json
+from foil.engine.protocols import Ask, Prompt
+from foil.engine.topic import Passage, PassageRole
+from foil.prompts.constraints.detectors import fold_text
+from foil.prompts.constraints.instructions import LENGTHS, STYLES, Length, Style
+from foil.prompts.constraints.source_code import GRAMMARS, facts_of, language_of
+from foil.prompts.demands import Demands
+from foil.prompts.passages.blocks import stems
+from foil.prompts.render import PromptTemplate, load
+from foil.prompts.sampling import writing
+from foil.prompts.writing.answers import Questions
+from foil.prompts.writing.checks import OnFail, Problem, Reason, echo_of, figures_in, near_copy, reaches
+from foil.prompts.writing.examples import WORDS, TopicExample, example_for
+from foil.prompts.writing.frames import framed
+from foil.prompts.writing.material import WritingMaterial
+from foil.prompts.writing.stage import Stages
 
 TEMPLATES = tuple(
     f"writing/{name}" for name in ("questions", "pair_questions", "instruction", "passage", "other_query")

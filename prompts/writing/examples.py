@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from prompts.constraints.families import Kind
-from prompts.constraints.instructions import LENGTHS, Length
+from foil.prompts.constraints.families import Kind
+from foil.prompts.constraints.instructions import LENGTHS, Length
 
 WORDS: Mapping[Length, int] = {"short": 40, "medium": 84, "long": 107, "very_long": 181}
 """Mean words of an instruction in each length format (Promptriever, section 3.1)."""

@@ -8,7 +8,7 @@ The questions are a model's; only the words around them are ours, drawn by a num
 import re
 from collections.abc import Sequence
 
-from prompts.demands import Demands
+from foil.prompts.demands import Demands
 
 FRAMES_DESCRIPTION = "put an instruction that no turn brought together from its questions; else the seed is rejected"
 _WANTED = (

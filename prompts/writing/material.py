@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from engine.errors import Rejected
-from engine.ids import sha256_hex
-from engine.topic import Passage, Seed
-from prompts.constraints.families import Kind
-from prompts.passages.blocks import kind_of
-from prompts.passages.readable import flaw_of
-from prompts.untrusted_text import nonce
+from foil.engine.errors import Rejected
+from foil.engine.ids import sha256_hex
+from foil.engine.topic import Passage, Seed
+from foil.prompts.constraints.families import Kind
+from foil.prompts.passages.blocks import kind_of
+from foil.prompts.passages.readable import flaw_of
+from foil.prompts.untrusted_text import nonce
 
 _SENTENCE_END = re.compile(r"[.!?][\"'”)]?\s+|\n\n+")
 _NOUNS: dict[str, str] = {"code": "program", "mathematics": "worked solution"}

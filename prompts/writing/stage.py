@@ -5,11 +5,11 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from engine.protocols import Ask, Prompt
-from prompts.untrusted_text import as_meant, reply_as_meant
-from prompts.writing.answers import WrittenText, without_fence, without_wrapping
-from prompts.writing.checks import OnFail, Problem, Reason, ask_checked, text_problems, texts_of
-from prompts.writing.material import WritingMaterial
+from foil.engine.protocols import Ask, Prompt
+from foil.prompts.untrusted_text import as_meant, reply_as_meant
+from foil.prompts.writing.answers import WrittenText, without_fence, without_wrapping
+from foil.prompts.writing.checks import OnFail, Problem, Reason, ask_checked, text_problems, texts_of
+from foil.prompts.writing.material import WritingMaterial
 
 A = TypeVar("A", bound=BaseModel)
 _CODE_ECHO = 16

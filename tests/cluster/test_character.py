@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from cluster.job import load_job
-from cluster.run_job import run_job
+from foil.cluster.job import load_job
+from foil.cluster.run_job import run_job
 from tests.support.models.character import BROKEN, HARMLESS, JUDGES, PASSAGES, SPOILT, TASKS, TEXTS, Character
 from tests.support.models.fault_server import serving
 from tests.support.small_parts import topics

@@ -102,7 +102,7 @@ def test_a_missing_seed_file_ends_with_code_2(tmp_path):
 def test_a_run_killed_in_the_middle_resumes_to_the_same_rows(tmp_path, finished):
     job = write_job(tmp_path, 60, window=1)
     killed = subprocess.Popen(
-        [sys.executable, "-m", "cluster", "run", str(job)],
+        [sys.executable, "-m", "foil", "run", str(job)],
         cwd=REPO,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

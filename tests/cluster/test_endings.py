@@ -14,10 +14,10 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.commands.app import BENCHMARKS_COMMANDS, COMMANDS, SEEDS_COMMANDS, app
-from cluster.endings import run_command
-from datasets_out.sql.query_process import check_statement
-from engine.errors import UsageError
+from foil.cluster.commands.app import BENCHMARKS_COMMANDS, COMMANDS, SEEDS_COMMANDS, app
+from foil.cluster.endings import run_command
+from foil.datasets_out.sql.query_process import check_statement
+from foil.engine.errors import UsageError
 from tests.support.commands import write_job
 from tests.support.fuzzing import fuzzed
 from tests.support.paths import REPO
@@ -223,7 +223,7 @@ def test_a_fault_shows_its_traceback_where_that_is_asked_for(capsys, monkeypatch
 
 
 def shell(line: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    command = f'set -o pipefail; foil() {{ {sys.executable} -m cluster "$@"; }}; {line}'
+    command = f'set -o pipefail; foil() {{ {sys.executable} -m foil "$@"; }}; {line}'
     variables = {**os.environ, "PYTHONPATH": str(REPO), **environment}
     return subprocess.run(["bash", "-c", command], cwd=REPO, capture_output=True, check=False, env=variables)
 

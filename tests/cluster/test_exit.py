@@ -19,10 +19,10 @@ class LeftOver:
         write(2, b"the interpreter was taken apart")
 sys.left_over = LeftOver()
 sys.argv = ["foil", *sys.argv[1:]]
-from cluster.__main__ import main
+from foil.cluster.__main__ import main
 def handled():
     atexit.register(os.write, 2, b"handlers ran")
-import cluster.endings
+import foil.cluster.endings
 run_command = cluster.endings.run_command
 cluster.endings.run_command = lambda *given: (handled(), run_command(*given))[1]
 main()

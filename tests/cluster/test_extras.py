@@ -10,10 +10,10 @@ from importlib.metadata import packages_distributions, requires
 import pytest
 from typer.testing import CliRunner
 
-from cluster.__main__ import ROOMS
-from cluster.commands.app import app
-from cluster.extras import libraries, need
-from engine.errors import UsageError
+from foil.cluster.__main__ import ROOMS
+from foil.cluster.commands.app import app
+from foil.cluster.extras import libraries, need
+from foil.engine.errors import UsageError
 from tests.support.commands import foil, write_job
 from tests.support.paths import REPO
 
@@ -27,7 +27,7 @@ class BaseInstall(PathFinder):
     def find_spec(cls, name, *rest):
         return None if name.partition(".")[0] in absent else super().find_spec(name, *rest)
 sys.meta_path[:] = [BaseInstall if finder is PathFinder else finder for finder in sys.meta_path]
-from cluster.commands.app import app
+from foil.cluster.commands.app import app
 for command in commands:
     app(command, standalone_mode=False)
 """

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.seeds.msmarco import MsmarcoSettings, msmarco_reader
+from foil.engine.seeds.msmarco import MsmarcoSettings, msmarco_reader
 from tests.support.storage.hub_of_data_sets import NEW, OLD, foil, serving
 
 pytestmark = pytest.mark.slow

@@ -10,17 +10,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cluster.commands.app import app
-from cluster.endings import run_command
-from datasets_out.sql.query import run_sql
-from engine.seeds.files.ledger import KINDS
-from engine.seeds.table import TableReader, TableSettings
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.datasets_out.sql.query import run_sql
+from foil.engine.seeds.files.ledger import KINDS
+from foil.engine.seeds.table import TableReader, TableSettings
+from foil.trainer.benchmarks.files import read_document
+from foil.trainer.comparison.prompts import read_prompts
+from foil.trainer.measures.trec_files import read_qrels, read_run
+from foil.validators.judges.agreement import read_labels
 from tests.support.models.fault_server import serving
 from tests.support.models.raw_server import answering, http
-from trainer.benchmarks.files import read_document
-from trainer.comparison.prompts import read_prompts
-from trainer.measures.trec_files import read_qrels, read_run
-from validators.judges.agreement import read_labels
 
 BOM = b"\xef\xbb\xbf"
 HEADER = "query-id\tcorpus-id\tscore\n"

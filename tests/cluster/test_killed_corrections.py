@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.job import load_job
-from cluster.run_job import run_job
-from engine import crash_points
-from engine.flow.journal_reading import possibly_paid_twice
-from engine.storage.opening import open_store
+from foil.cluster.job import load_job
+from foil.cluster.run_job import run_job
+from foil.engine import crash_points
+from foil.engine.flow.journal_reading import possibly_paid_twice
+from foil.engine.storage.opening import open_store
 from tests.support.models.character import Character, request_of, turn_of
 from tests.support.models.fault_server import serving
 from tests.support.paths import REPO
@@ -153,7 +153,7 @@ def test_a_run_on_ray_killed_as_it_sends_a_correction_turn_pays_no_durable_reply
     with serving(answer=model) as server:
         job = write_job(tmp_path / "ray", server.url, "infir", 4)
         sets = ("runtime.kind=ray", f"runtime.ray_address={two_cpus}", "runtime.workers=1")
-        command = [sys.executable, "-m", "cluster", "run", str(job), *(w for s in sets for w in ("--set", s))]
+        command = [sys.executable, "-m", "foil", "run", str(job), *(w for s in sets for w in ("--set", s))]
         environment = {**os.environ, "PYTHONPATH": str(REPO)}
         for _ in range(3):
             process = subprocess.Popen(command, cwd=REPO, env=environment, start_new_session=True)

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from cluster.commands.operators.submit import checked_files, command_of, files_to_send
-from engine.errors import UsageError
-from engine.keys import know_key
+from foil.cluster.commands.operators.submit import checked_files, command_of, files_to_send
+from foil.engine.errors import UsageError
+from foil.engine.keys import know_key
 from tests.support.commands import write_job
 from tests.support.paths import REPO
 

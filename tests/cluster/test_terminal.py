@@ -15,12 +15,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cluster.commands.app import app
-from cluster.endings import run_command
-from cluster.terminal import live_table, say, show
-from datasets_out.commits.log import CommitLog
-from engine.topic import Call, Passage, Topic, Verdict
-from engine.visible_text import VisibleFormatter, visible
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.cluster.terminal import live_table, say, show
+from foil.datasets_out.commits.log import CommitLog
+from foil.engine.topic import Call, Passage, Topic, Verdict
+from foil.engine.visible_text import VisibleFormatter, visible
 from tests.support.commands import STEERS, foil, on_a_terminal, write_job
 from tests.support.fuzzing import fuzzed
 from tests.support.paths import REPO
@@ -162,7 +162,7 @@ def test_data_on_a_terminal_is_shown_and_in_a_pipe_exact(tmp_path, option):
     shown = on_a_terminal("sql", tmp_path, "SELECT query FROM topics", *options)
     assert not STEERS.search(shown.decode().replace("\r\n", "\n"))
     if option == "--csv":
-        command = [sys.executable, "-m", "cluster", "sql", tmp_path, "SELECT query FROM topics", "--csv"]
+        command = [sys.executable, "-m", "foil", "sql", tmp_path, "SELECT query FROM topics", "--csv"]
         exact = subprocess.run(list(map(str, command)), cwd=REPO, capture_output=True, check=True).stdout
         assert HOSTILE in exact.decode()
 

@@ -10,14 +10,14 @@ from typing import NamedTuple
 import pytest
 from safetensors.torch import load_file, save_file
 
-from cluster.commands.app import app
-from cluster.endings import run_command
-from engine.atomic_files import held
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.engine.atomic_files import held
+from foil.trainer.run.logs import LogRow
+from foil.trainer.run.publish import find_warnings
 from tests.support.damage import as_earlier_versions_wrote, flip_bit, truncate
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, tiny_bert, topic
-from trainer.run.logs import LogRow
-from trainer.run.publish import find_warnings
 
 JOB = REPO / "examples" / "jobs" / "quickstart.yaml"
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from engine.atomic_files import publish_folder, put_bytes, put_json, read_json
-from engine.errors import CorruptDataError
+from foil.engine.atomic_files import publish_folder, put_bytes, put_json, read_json
+from foil.engine.errors import CorruptDataError
 
 
 def test_a_write_that_fails_leaves_the_old_bytes_and_no_draft(tmp_path, monkeypatch):

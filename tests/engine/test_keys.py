@@ -2,9 +2,9 @@
 
 import pytest
 
-from engine.errors import UsageError
-from engine.keys import find_secret, know_key, read_key, scrub, scrub_reply
-from engine.requests import Reply
+from foil.engine.errors import UsageError
+from foil.engine.keys import find_secret, know_key, read_key, scrub, scrub_reply
+from foil.engine.requests import Reply
 
 KEY = "sk-canary-0b7f3e55aa"
 

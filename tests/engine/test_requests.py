@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.requests import ending_of
+from foil.engine.requests import ending_of
 
 
 @pytest.mark.parametrize(

@@ -8,23 +8,21 @@ from typing import Any
 import pytest
 from pydantic import Field, ValidationError
 
-from engine.settings import Settings
-
-ROOMS = ("engine", "prompts", "validators", "datasets_out", "trainer", "cluster")
+import foil
+from foil.engine.settings import Settings
 
 
 def settings_classes() -> dict[str, type[Settings]]:
-    for room in ROOMS:
-        for module in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
-            if module.name.endswith(("settings", "specs", "catalog", "limits", "traits", "params", "endpoints")):
-                importlib.import_module(module.name)
+    for module in pkgutil.walk_packages(foil.__path__, "foil."):
+        if module.name.endswith(("settings", "specs", "catalog", "limits", "traits", "params", "endpoints")):
+            importlib.import_module(module.name)
 
     def below(parent: type[Settings]) -> Iterator[type[Settings]]:
         for child in parent.__subclasses__():
             yield child
             yield from below(child)
 
-    return {c.__name__: c for c in below(Settings) if c.__module__.split(".")[0] in ROOMS}
+    return {c.__name__: c for c in below(Settings) if c.__module__.startswith("foil.")}
 
 
 def numbers(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:

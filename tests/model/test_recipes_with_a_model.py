@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cluster.job import load_job
-from cluster.run_job import run_job
+from foil.cluster.job import load_job
+from foil.cluster.run_job import run_job
 from tests.support.commands import foil
 from tests.support.models.character import Character
 from tests.support.models.fault_server import serving

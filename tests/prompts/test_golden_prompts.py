@@ -2,7 +2,7 @@
 
 import pytest
 
-from prompts.render import TEMPLATES
+from foil.prompts.render import TEMPLATES
 from tests.support.topics.golden_prompts import CASES, PROMPTS, recorded
 
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
-from engine.errors import UnreadableReplyError
-from prompts.parse import MAX_REPLY, parse_reply
-from prompts.writing.answers import Questions, WrittenText
+from foil.engine.errors import UnreadableReplyError
+from foil.prompts.parse import MAX_REPLY, parse_reply
+from foil.prompts.writing.answers import Questions, WrittenText
 
 
 class Fruit(BaseModel):

@@ -17,11 +17,11 @@ import pytest
 import yaml
 from tokenizers import Tokenizer
 
-from engine.errors import Rejected
-from engine.protocols import Prompt
-from engine.topic import Passage, Seed
-from prompts.recipes.catalog import RECIPES
-from prompts.untrusted_text import NONCE_HEX, inert
+from foil.engine.errors import Rejected
+from foil.engine.protocols import Prompt
+from foil.engine.topic import Passage, Seed
+from foil.prompts.recipes.catalog import RECIPES
+from foil.prompts.untrusted_text import NONCE_HEX, inert
 from tests.support.paths import REPO
 from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.golden_prompts import BY_DIMENSION, DUAL

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import UsageError
-from engine.requests import Message
-from prompts.render import MAX_RENDERED, compile_template, load
+from foil.engine.errors import UsageError
+from foil.engine.requests import Message
+from foil.prompts.render import MAX_RENDERED, compile_template, load
 
 
 def template(body: str):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import UsageError
-from prompts.render import MAX_RENDERED, compile_template
+from foil.engine.errors import UsageError
+from foil.prompts.render import MAX_RENDERED, compile_template
 from tests.support.fuzzing import fuzzed
 
 SECONDS, BYTES = 5.0, 60_000_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prompts.untrusted_text import NONCE_HEX, inert, nonce
+from foil.prompts.untrusted_text import NONCE_HEX, inert, nonce
 
 SPECIAL = (
     "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<｜begin▁of▁sentence｜>", "[INST]", "[/INST]", "<<SYS>>", "<s>",

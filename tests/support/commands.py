@@ -27,7 +27,7 @@ def foil(
     *arguments: object, env: Mapping[str, str] | None = None, folder: Path = REPO
 ) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, run in `folder`; `env` is added to the environment."""
-    command = [sys.executable, "-m", "cluster", *map(str, arguments)]
+    command = [sys.executable, "-m", "foil", *map(str, arguments)]
     return subprocess.run(
         command,
         capture_output=True,
@@ -47,7 +47,7 @@ STEERS = re.compile(
 def on_a_terminal(*arguments: object) -> bytes:
     """What `foil` writes to a terminal, where stdout and stderr are one."""
     own_end, terminal = pty.openpty()
-    command = [sys.executable, "-m", "cluster", *map(str, arguments)]
+    command = [sys.executable, "-m", "foil", *map(str, arguments)]
     process = subprocess.Popen(
         command,
         cwd=REPO,

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from datasets_out.commits.log import CommitLog
-from engine.topic import Call, Intent, Judgment, Passage, Seed, Topic, Verdict, intent_id, topic_id
+from foil.datasets_out.commits.log import CommitLog
+from foil.engine.topic import Call, Intent, Judgment, Passage, Seed, Topic, Verdict, intent_id, topic_id
 
 SORT = Passage(
     "sorted() returns a new list. It was added in 2001.", "seed_positive", title="sorted", source_id="b/sorted"

@@ -17,19 +17,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES, from_tables
-from datasets_out.commits.snapshot import load_snapshot
-from engine.errors import Rejected, UnreadableReplyError
-from engine.flow.journal_records import checked, parsed
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.flow.progress import Summary
-from engine.protocols import Cost, Model, Parts, Prompt
-from engine.requests import Message, Reply
-from engine.runtime.run_local import run
-from engine.runtime.session import RunSpec, WorkerSpec
-from engine.seeds.files.ledger import Ledger
-from engine.topic import Intent, Judgment, Passage, Seed, Topic, Verdict, intent_id, topic_id
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.schema import TABLES, from_tables
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.engine.errors import Rejected, UnreadableReplyError
+from foil.engine.flow.journal_records import checked, parsed
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.flow.progress import Summary
+from foil.engine.protocols import Cost, Model, Parts, Prompt
+from foil.engine.requests import Message, Reply
+from foil.engine.runtime.run_local import run
+from foil.engine.runtime.session import RunSpec, WorkerSpec
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.topic import Intent, Judgment, Passage, Seed, Topic, Verdict, intent_id, topic_id
 from tests.support.drills.history_checker import History, Violations, check
 from tests.support.memory import peak_memory
 
@@ -218,7 +218,7 @@ def main() -> None:
     if runtime.kind == "ray":
         import ray
 
-        from engine.runtime.run_ray import run as runner
+        from foil.engine.runtime.run_ray import run as runner
 
         if (
             "node_ip" in told

@@ -5,11 +5,11 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from transformers import AutoTokenizer, BertConfig, BertModel
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.training.sources import TopicSource
-from datasets_out.training.training_view import SplitSettings, TrainingView
-from engine.topic import Intent, Judgment, Passage, Topic, intent_id
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.training.sources import TopicSource
+from foil.datasets_out.training.training_view import SplitSettings, TrainingView
+from foil.engine.topic import Intent, Judgment, Passage, Topic, intent_id
 
 torch.set_num_threads(1)
 

@@ -3,13 +3,13 @@
 import numpy as np
 import torch
 
-from datasets_out.training.training_view import TopicGroup
+from foil.datasets_out.training.training_view import TopicGroup
+from foil.trainer.model.checkpoint import weights
+from foil.trainer.model.encoder import load_encoder
+from foil.trainer.run.fit import fit
+from foil.trainer.settings import EncodeSettings, RetentionSettings, ScheduleSettings, TrainSettings, ValidationSettings
+from foil.trainer.text_templates import template_named
 from tests.support.trainer_world import topic
-from trainer.model.checkpoint import weights
-from trainer.model.encoder import load_encoder
-from trainer.run.fit import fit
-from trainer.settings import EncodeSettings, RetentionSettings, ScheduleSettings, TrainSettings, ValidationSettings
-from trainer.text_templates import template_named
 
 TEMPLATE = template_named("query_instruction")
 FULL = EncodeSettings(max_tokens=64, precision="float32")

@@ -5,11 +5,11 @@ import doctest
 import pytest
 import torch
 
+from foil.trainer import presets
+from foil.trainer.presets import PRESETS
+from foil.trainer.run.fit import train
+from foil.trainer.settings import ScheduleSettings, TrainSettings
 from tests.support.models.tiny_backbones import save_backbone
-from trainer import presets
-from trainer.presets import PRESETS
-from trainer.run.fit import train
-from trainer.settings import ScheduleSettings, TrainSettings
 
 
 def test_what_a_job_says_wins_over_its_preset():

@@ -10,25 +10,25 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, Protocol
 
-from datasets_out.training.training_view import Split, TrainingView
-from engine.atomic_files import put_json, read_json
-from engine.errors import CorruptDataError, UsageError
-from engine.ids import canonical_json, sha256_hex
-from trainer.ablation.settings import TOPICS
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
-from trainer.benchmarks.source import BenchmarkSource
-from trainer.comparison.results import Average
-from trainer.comparison.scores import CollectionScores, Values, score
-from trainer.evaluation.evaluate import evaluate
-from trainer.evaluation.topic_measures import MEASURES
-from trainer.measures.catalog import measure_named
-from trainer.model.checksums import folder_digest, trained_template
-from trainer.model.encoder import load_encoder
-from trainer.settings import EvaluateSettings
-from trainer.systems.embedder import embedder
-from trainer.systems.system import Progress, SystemSettings, quiet
-from trainer.text_templates import OWN, template_named
+from foil.datasets_out.training.training_view import Split, TrainingView
+from foil.engine.atomic_files import put_json, read_json
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.trainer.ablation.settings import TOPICS
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
+from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.comparison.results import Average
+from foil.trainer.comparison.scores import CollectionScores, Values, score
+from foil.trainer.evaluation.evaluate import evaluate
+from foil.trainer.evaluation.topic_measures import MEASURES
+from foil.trainer.measures.catalog import measure_named
+from foil.trainer.model.checksums import folder_digest, trained_template
+from foil.trainer.model.encoder import load_encoder
+from foil.trainer.settings import EvaluateSettings
+from foil.trainer.systems.embedder import embedder
+from foil.trainer.systems.system import Progress, SystemSettings, quiet
+from foil.trainer.text_templates import OWN, template_named
 
 VECTORS = "vectors"
 """The folder beside a model that keeps its vectors until its scores are there."""

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from engine.errors import UsageError
-from engine.settings import Settings
-from trainer.settings import EncodeSettings
+from foil.engine.errors import UsageError
+from foil.engine.settings import Settings
+from foil.trainer.settings import EncodeSettings
 
 TOPICS = "topics"
 """The name of the data's own topics: those of the dev split under `dev`, the held-out ones under `report`."""

@@ -12,8 +12,8 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from engine.errors import UsageError
-from trainer.measures.significance import Estimate, Floats, crossed_estimate, holm
+from foil.engine.errors import UsageError
+from foil.trainer.measures.significance import Estimate, Floats, crossed_estimate, holm
 
 Values = Mapping[str, float]
 """Query, or core of queries -> value, such that their plain mean is the result."""

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from engine.errors import UsageError
-from engine.ids import canonical_json
-from engine.seeds.files.ledger import Ledger
-from trainer.measures.judged import Qrels
+from foil.engine.errors import UsageError
+from foil.engine.ids import canonical_json
+from foil.engine.seeds.files.ledger import Ledger
+from foil.trainer.measures.judged import Qrels
 
 LOG = logging.getLogger(__name__)
 

@@ -7,23 +7,23 @@ from logging import getLogger
 from pathlib import Path
 from typing import Literal
 
-from engine.errors import SeedFormatError, UsageError
-from engine.seeds.files.ledger import Ledger, ledger_lines
-from trainer.benchmarks.benchmark import Benchmark, checked
-from trainer.benchmarks.files import collections_in
-from trainer.benchmarks.making.made import read_made
-from trainer.benchmarks.readers.beir import read_beir
-from trainer.benchmarks.readers.bright import domains_in, read_bright
-from trainer.benchmarks.readers.instructir import read_instructir
-from trainer.benchmarks.readers.mair import read_mair
-from trainer.benchmarks.readers.mair import tasks_in as mair_tasks
-from trainer.benchmarks.readers.mteb_task import parts_of_task, read_mteb
-from trainer.benchmarks.readers.pir import read_pir
-from trainer.benchmarks.readers.pir import tasks_in as pir_tasks
-from trainer.benchmarks.readers.rank_llm import read_rank_llm
-from trainer.benchmarks.readers.trec import read_trec
-from trainer.benchmarks.readers.variants import languages_in, read_followir, read_infosearch, read_mfollowir
-from trainer.benchmarks.source import BenchmarkSource
+from foil.engine.errors import SeedFormatError, UsageError
+from foil.engine.seeds.files.ledger import Ledger, ledger_lines
+from foil.trainer.benchmarks.benchmark import Benchmark, checked
+from foil.trainer.benchmarks.files import collections_in
+from foil.trainer.benchmarks.making.made import read_made
+from foil.trainer.benchmarks.readers.beir import read_beir
+from foil.trainer.benchmarks.readers.bright import domains_in, read_bright
+from foil.trainer.benchmarks.readers.instructir import read_instructir
+from foil.trainer.benchmarks.readers.mair import read_mair
+from foil.trainer.benchmarks.readers.mair import tasks_in as mair_tasks
+from foil.trainer.benchmarks.readers.mteb_task import parts_of_task, read_mteb
+from foil.trainer.benchmarks.readers.pir import read_pir
+from foil.trainer.benchmarks.readers.pir import tasks_in as pir_tasks
+from foil.trainer.benchmarks.readers.rank_llm import read_rank_llm
+from foil.trainer.benchmarks.readers.trec import read_trec
+from foil.trainer.benchmarks.readers.variants import languages_in, read_followir, read_infosearch, read_mfollowir
+from foil.trainer.benchmarks.source import BenchmarkSource
 
 LOG = getLogger(__name__)
 

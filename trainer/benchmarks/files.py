@@ -8,14 +8,14 @@ from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.errors import SeedFormatError, UsageError
-from engine.seeds.beir import find_table, read_judgments, row_id
-from engine.seeds.files.ledger import Ledger
-from engine.seeds.files.rows import SourceRow, read_rows
-from engine.seeds.files.text_files import read_text
-from engine.seeds.files.unique import UniqueRecords
-from trainer.benchmarks.benchmark import Documents
-from trainer.measures.judged import Qrels
+from foil.engine.errors import SeedFormatError, UsageError
+from foil.engine.seeds.beir import find_table, read_judgments, row_id
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.seeds.files.rows import SourceRow, read_rows
+from foil.engine.seeds.files.text_files import read_text
+from foil.engine.seeds.files.unique import UniqueRecords
+from foil.trainer.benchmarks.benchmark import Documents
+from foil.trainer.measures.judged import Qrels
 
 MOST_BYTES = 1 << 26
 """Bytes of one record."""

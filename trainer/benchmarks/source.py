@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from engine.settings import Settings
+from foil.engine.settings import Settings
 
 
 class BenchmarkSource(Settings):

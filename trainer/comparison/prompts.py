@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 
-from engine.errors import UsageError
-from engine.ids import fraction_of
-from engine.seeds.files.text_files import read_text
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.comparison.results import Average, weighted
-from trainer.comparison.scores import Values
-from trainer.measures.significance import bootstrap_interval, differences
+from foil.engine.errors import UsageError
+from foil.engine.ids import fraction_of
+from foil.engine.seeds.files.text_files import read_text
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.comparison.results import Average, weighted
+from foil.trainer.comparison.scores import Values
+from foil.trainer.measures.significance import bootstrap_interval, differences
 
 NO_PROMPT = ""
 

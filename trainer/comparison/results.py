@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engine.atomic_files import put_text
-from engine.errors import CorruptDataError
-from trainer.comparison.scores import CollectionScores, Values
-from trainer.measures.significance import bootstrap_interval, differences, holm, t_test, wilcoxon
+from foil.engine.atomic_files import put_text
+from foil.engine.errors import CorruptDataError
+from foil.trainer.comparison.scores import CollectionScores, Values
+from foil.trainer.measures.significance import bootstrap_interval, differences, holm, t_test, wilcoxon
 
 Average = Literal["queries", "parts"]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.measures.catalog import measure_all, measure_named
-from trainer.measures.judged import Run
-from trainer.systems.system import System, ranking_of
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.measures.catalog import measure_all, measure_named
+from foil.trainer.measures.judged import Run
+from foil.trainer.systems.system import System, ranking_of
 
 GROUPED_BY = ("mode", "dimension", "domain")
 """What queries are told apart by, where a benchmark tells them apart."""

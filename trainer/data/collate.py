@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from datasets_out.training.training_view import TopicGroup
-from trainer.settings import Block, LossSettings
-from trainer.text_templates import QueryPair, TextForms
+from foil.datasets_out.training.training_view import TopicGroup
+from foil.trainer.settings import Block, LossSettings
+from foil.trainer.text_templates import QueryPair, TextForms
 
 K = TypeVar("K")
 Bools = NDArray[np.bool_]

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from datasets_out.training.training_view import TopicGroup
-from trainer.data.instructions import pairs_with_instructions
-from trainer.settings import Instructions
+from foil.datasets_out.training.training_view import TopicGroup
+from foil.trainer.data.instructions import pairs_with_instructions
+from foil.trainer.settings import Instructions
 
 
 def control(groups: Sequence[TopicGroup], how: Instructions, instruction_negatives: bool) -> list[TopicGroup]:

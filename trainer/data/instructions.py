@@ -17,12 +17,12 @@ from importlib.resources import files
 from itertools import cycle, islice
 from typing import get_args
 
-from datasets_out.training.training_view import TopicGroup
-from engine.errors import UsageError
-from engine.ids import fraction_of
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.settings import Instructions
-from trainer.text_templates import QueryPair
+from foil.datasets_out.training.training_view import TopicGroup
+from foil.engine.errors import UsageError
+from foil.engine.ids import fraction_of
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.settings import Instructions
+from foil.trainer.text_templates import QueryPair
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
 
 Indices = NDArray[np.int64]
 

@@ -13,10 +13,10 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from engine.errors import UsageError
-from trainer.model.checkpoint import blend_weights, put_weights, weights
-from trainer.model.encoder import Encoder
-from trainer.settings import Measure, RetentionSettings
+from foil.engine.errors import UsageError
+from foil.trainer.model.checkpoint import blend_weights, put_weights, weights
+from foil.trainer.model.encoder import Encoder
+from foil.trainer.settings import Measure, RetentionSettings
 
 
 @dataclass(frozen=True, slots=True)

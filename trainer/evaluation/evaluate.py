@@ -22,19 +22,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datasets_out.training.training_view import TopicGroup
-from engine.errors import TrainingDivergedError
-from trainer.benchmarks.readers.rank_llm import read_hits
-from trainer.data.collate import key_of
-from trainer.evaluation.topic_measures import MEASURES, Floats, TopicScores
-from trainer.measures.judged import single_queries
-from trainer.measures.ranking.ndcg import NDCG
-from trainer.measures.significance import bootstrap_interval, differences
-from trainer.measures.trec_files import read_qrels
-from trainer.model.encoder import Encoder
-from trainer.model.packing import evaluating
-from trainer.settings import EvaluateSettings, RerankSettings
-from trainer.text_templates import QueryPair, TextTemplate
+from foil.datasets_out.training.training_view import TopicGroup
+from foil.engine.errors import TrainingDivergedError
+from foil.trainer.benchmarks.readers.rank_llm import read_hits
+from foil.trainer.data.collate import key_of
+from foil.trainer.evaluation.topic_measures import MEASURES, Floats, TopicScores
+from foil.trainer.measures.judged import single_queries
+from foil.trainer.measures.ranking.ndcg import NDCG
+from foil.trainer.measures.significance import bootstrap_interval, differences
+from foil.trainer.measures.trec_files import read_qrels
+from foil.trainer.model.encoder import Encoder
+from foil.trainer.model.packing import evaluating
+from foil.trainer.settings import EvaluateSettings, RerankSettings
+from foil.trainer.text_templates import QueryPair, TextTemplate
 
 Scores = dict[str, dict[str, float]]
 """measure -> query or topic -> value in [-1, 1]."""

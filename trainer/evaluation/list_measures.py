@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from datasets_out.training.training_view import TopicGroup
-from trainer.data.collate import key_of
-from trainer.evaluation.evaluate import Scores, finite, means, ranks_of
-from trainer.evaluation.topic_measures import MEASURES, Floats, TopicScores
-from trainer.model.encoder import Encoder
-from trainer.model.packing import evaluating
-from trainer.reranker.pair_scorer import PairScorer
-from trainer.reranker.ranking_lists import texts_of
-from trainer.settings import EvaluateSettings
-from trainer.text_templates import QueryPair, TextTemplate
+from foil.datasets_out.training.training_view import TopicGroup
+from foil.trainer.data.collate import key_of
+from foil.trainer.evaluation.evaluate import Scores, finite, means, ranks_of
+from foil.trainer.evaluation.topic_measures import MEASURES, Floats, TopicScores
+from foil.trainer.model.encoder import Encoder
+from foil.trainer.model.packing import evaluating
+from foil.trainer.reranker.pair_scorer import PairScorer
+from foil.trainer.reranker.ranking_lists import texts_of
+from foil.trainer.settings import EvaluateSettings
+from foil.trainer.text_templates import QueryPair, TextTemplate
 
 OTHER_TOPICS = 4
 ScoreTable = Callable[[Sequence[QueryPair], Sequence[str]], Floats]

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.atomic_files import put_json, read_json
-from engine.errors import UsageError
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
-from trainer.benchmarks.source import BenchmarkSource
-from trainer.comparison.results import weighted
-from trainer.comparison.scores import Values, score
-from trainer.model.encoder import Encoder
-from trainer.systems.dense import DenseSystem
-from trainer.systems.embedder import unit_vectors
-from trainer.systems.vector_cache import Floats, VectorCache
-from trainer.text_templates import QueryPair
+from foil.engine.atomic_files import put_json, read_json
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
+from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.comparison.results import weighted
+from foil.trainer.comparison.scores import Values, score
+from foil.trainer.model.encoder import Encoder
+from foil.trainer.systems.dense import DenseSystem
+from foil.trainer.systems.embedder import unit_vectors
+from foil.trainer.systems.vector_cache import Floats, VectorCache
+from foil.trainer.text_templates import QueryPair
 
 DEPTH = 1_000
 """Documents ranked for a query, as by `foil evaluate`."""

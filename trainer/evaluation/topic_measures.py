@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets_out.training.training_view import TopicGroup
-from trainer.measures.following.both_views import both_views
-from trainer.measures.following.p_mrr import rank_change
-from trainer.measures.ranking.ndcg import ndcg
+from foil.datasets_out.training.training_view import TopicGroup
+from foil.trainer.measures.following.both_views import both_views
+from foil.trainer.measures.following.p_mrr import rank_change
+from foil.trainer.measures.ranking.ndcg import ndcg
 
 Floats = NDArray[np.float32]
 

@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from datasets_out.training.training_view import TopicGroup, TrainingView
-from engine.atomic_files import put_json, read_json
-from engine.errors import CorruptDataError, UsageError
-from engine.storage.trees import upload
-from trainer.evaluation.blend import best_allowed
-from trainer.evaluation.evaluate import evaluate, means
-from trainer.evaluation.outside import Outside
-from trainer.model.checkpoint import load_weights, publish, save_weights
-from trainer.model.encoder import Encoder, load_starting_encoder
-from trainer.settings import EvaluateSettings, TrainSettings
+from foil.datasets_out.training.training_view import TopicGroup, TrainingView
+from foil.engine.atomic_files import put_json, read_json
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.engine.storage.trees import upload
+from foil.trainer.evaluation.blend import best_allowed
+from foil.trainer.evaluation.evaluate import evaluate, means
+from foil.trainer.evaluation.outside import Outside
+from foil.trainer.model.checkpoint import load_weights, publish, save_weights
+from foil.trainer.model.encoder import Encoder, load_starting_encoder
+from foil.trainer.settings import EvaluateSettings, TrainSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from engine.atomic_files import put_text, read_json
-from engine.errors import CorruptDataError
-from trainer.model.checksums import CARD, digest_of
+from foil.engine.atomic_files import put_text, read_json
+from foil.engine.errors import CorruptDataError
+from foil.trainer.model.checksums import CARD, digest_of
 
 FOLDER, FLOAT32, INT8 = "onnx", "model.onnx", "model_qint8.onnx"
 FACTS_OF_EXPORT = "export.json"

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from engine.errors import CorruptDataError, UsageError
-from trainer.model.encoder import Encoder, PaddedBatch, load_encoder, restore_order
-from trainer.model.loading import backbone_of
-from trainer.model.packing import is_causal
-from trainer.model.two_encoders import split_encoders
-from trainer.model_settings import ModelSettings
-from trainer.settings import EncodeSettings
-from trainer.text_templates import QueryPair, TextTemplate
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.trainer.model.encoder import Encoder, PaddedBatch, load_encoder, restore_order
+from foil.trainer.model.loading import backbone_of
+from foil.trainer.model.packing import is_causal
+from foil.trainer.model.two_encoders import split_encoders
+from foil.trainer.model_settings import ModelSettings
+from foil.trainer.settings import EncodeSettings
+from foil.trainer.text_templates import QueryPair, TextTemplate
 
 Floats = NDArray[np.float32]
 

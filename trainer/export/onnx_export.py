@@ -23,20 +23,28 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from engine.atomic_files import write_json
-from engine.errors import UsageError
-from trainer.export.check_texts import check_pairs, check_texts
-from trainer.export.exported_file import FACTS_OF_EXPORT, FLOAT32, FOLDER, INT8, ExportedFile, facts_of, put_section
-from trainer.export.onnx_encoder import Floats, OnnxEncoder, load_exportable
-from trainer.export.onnx_scorer import OnnxScorer, has_pair_head, load_exportable_scorer
-from trainer.model.attention import SDPA, SDPA_FLOAT32, attention_of
-from trainer.model.checkpoint import publish
-from trainer.model.checksums import FACTS, digest_of, trained_template
-from trainer.model.encoder import Encoder
-from trainer.model.loading import backbone_of
-from trainer.reranker.pair_scorer import PairScorer, transformer_of
-from trainer.settings import EncodeSettings
-from trainer.text_templates import OWN, template_named
+from foil.engine.atomic_files import write_json
+from foil.engine.errors import UsageError
+from foil.trainer.export.check_texts import check_pairs, check_texts
+from foil.trainer.export.exported_file import (
+    FACTS_OF_EXPORT,
+    FLOAT32,
+    FOLDER,
+    INT8,
+    ExportedFile,
+    facts_of,
+    put_section,
+)
+from foil.trainer.export.onnx_encoder import Floats, OnnxEncoder, load_exportable
+from foil.trainer.export.onnx_scorer import OnnxScorer, has_pair_head, load_exportable_scorer
+from foil.trainer.model.attention import SDPA, SDPA_FLOAT32, attention_of
+from foil.trainer.model.checkpoint import publish
+from foil.trainer.model.checksums import FACTS, digest_of, trained_template
+from foil.trainer.model.encoder import Encoder
+from foil.trainer.model.loading import backbone_of
+from foil.trainer.reranker.pair_scorer import PairScorer, transformer_of
+from foil.trainer.settings import EncodeSettings
+from foil.trainer.text_templates import OWN, template_named
 
 MOST_DIFFERENCE = 1e-4
 """What a number of a float32 vector may be off."""

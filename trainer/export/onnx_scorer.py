@@ -6,13 +6,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from engine.errors import UsageError
-from trainer.export.onnx_encoder import feed_of, open_session
-from trainer.model.packing import is_causal, micro_batches
-from trainer.model_settings import ModelSettings
-from trainer.reranker.pair_scorer import PairScorer, TextPair, load_pair_scorer, transformer_of
-from trainer.settings import EncodeSettings
-from trainer.text_templates import TextTemplate
+from foil.engine.errors import UsageError
+from foil.trainer.export.onnx_encoder import feed_of, open_session
+from foil.trainer.model.packing import is_causal, micro_batches
+from foil.trainer.model_settings import ModelSettings
+from foil.trainer.reranker.pair_scorer import PairScorer, TextPair, load_pair_scorer, transformer_of
+from foil.trainer.settings import EncodeSettings
+from foil.trainer.text_templates import TextTemplate
 
 
 class OnnxScorer:

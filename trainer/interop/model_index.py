@@ -11,11 +11,11 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard
 
-from engine.atomic_files import put_text
-from engine.errors import UsageError
-from engine.ids import canonical_json, sha256_hex
-from trainer.model.checksums import CARD, read_facts
-from trainer.run.card import front_matter, shown_name
+from foil.engine.atomic_files import put_text
+from foil.engine.errors import UsageError
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.trainer.model.checksums import CARD, read_facts
+from foil.trainer.run.card import front_matter, shown_name
 
 DECIDES = ("template", "max_tokens", "query_tokens", "precision")
 """Facts of a system, beside its weights, without which a value cannot be had again."""

@@ -1,8 +1,8 @@
 """A benchmark that `foil benchmarks make` wrote, as a task of mteb's own evaluator.
 
     import mteb
-    from trainer.interop.mteb_folder import task_of
-    from trainer.interop.mteb_model import load_for_mteb
+    from foil.trainer.interop.mteb_folder import task_of
+    from foil.trainer.interop.mteb_model import load_for_mteb
     mteb.evaluate(load_for_mteb("out/demo/model"), tasks=[task_of("benchmarks/demo")])
 
 Its type is InstructionRetrieval where queries have instructions, else Retrieval; its main measure nDCG@10. Written for
@@ -12,10 +12,10 @@ mteb 2.26.
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import UsageError
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.benchmarks.catalog import read_benchmark
-from trainer.benchmarks.source import BenchmarkSource
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.benchmarks.catalog import read_benchmark
+from foil.trainer.benchmarks.source import BenchmarkSource
 
 if TYPE_CHECKING:
     from mteb.abstasks.retrieval import AbsTaskRetrieval

@@ -1,7 +1,7 @@
 """An embedder as mteb's own evaluator takes it: queries and passages in the form that the model learnt.
 
     import mteb
-    from trainer.interop.mteb_model import load_for_mteb
+    from foil.trainer.interop.mteb_model import load_for_mteb
     mteb.evaluate(load_for_mteb("out/demo/model"), tasks=[mteb.get_task("Core17InstructionRetrieval")])
 
 mteb joins query and instruction by itself, the instruction last; here the template of foil.json joins them. The prompt
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from engine.errors import UsageError
-from trainer.model.checksums import FACTS, read_facts
-from trainer.run.card import base_model, licence, shown_name
-from trainer.systems.embedder import LocalEncoder
-from trainer.systems.system import SystemSettings
-from trainer.systems.vector_cache import Floats
+from foil.engine.errors import UsageError
+from foil.trainer.model.checksums import FACTS, read_facts
+from foil.trainer.run.card import base_model, licence, shown_name
+from foil.trainer.systems.embedder import LocalEncoder
+from foil.trainer.systems.system import SystemSettings
+from foil.trainer.systems.vector_cache import Floats
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta

@@ -17,12 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.data.collate import Batch, BatchKeys, BlockNegatives, find_negatives, is_first_occurrence
-from trainer.loss.distributed import gather_keys, gather_rows
-from trainer.loss.gradient_cache import backward
-from trainer.loss.losses import block_scores, equal_scores_losses, row_losses
-from trainer.model.encoder import Encoder, MicroBatch
-from trainer.settings import Block, RetentionSettings, TrainSettings
+from foil.trainer.data.collate import Batch, BatchKeys, BlockNegatives, find_negatives, is_first_occurrence
+from foil.trainer.loss.distributed import gather_keys, gather_rows
+from foil.trainer.loss.gradient_cache import backward
+from foil.trainer.loss.losses import block_scores, equal_scores_losses, row_losses
+from foil.trainer.model.encoder import Encoder, MicroBatch
+from foil.trainer.settings import Block, RetentionSettings, TrainSettings
 
 Weights = NDArray[np.float32]
 

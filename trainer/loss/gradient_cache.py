@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from trainer.model.encoder import Encoder, MicroBatch, restore_order
+from foil.trainer.model.encoder import Encoder, MicroBatch, restore_order
 
 LossOf = Callable[[Tensor], Tensor]
 """From the table of vectors, [texts, D], to a scalar."""

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.settings import Block, LossSettings
+from foil.trainer.settings import Block, LossSettings
 
 
 def block_scores(anchors: Tensor, candidates: Tensor, temperature: float) -> Tensor:

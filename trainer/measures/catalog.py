@@ -4,19 +4,19 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from engine.errors import UsageError
-from trainer.measures.following.both_views import BothViews
-from trainer.measures.following.p_mrr import PMRR
-from trainer.measures.following.robustness import Robustness
-from trainer.measures.following.sicr import SICR
-from trainer.measures.following.wise import WISE
-from trainer.measures.judged import Qrels, Run, VariantOfQuery
-from trainer.measures.ranking.average_precision import AveragePrecision
-from trainer.measures.ranking.ndcg import NDCG
-from trainer.measures.ranking.precision import Precision
-from trainer.measures.ranking.ranking_measure import RankingMeasure, rank_relevant
-from trainer.measures.ranking.recall import Recall
-from trainer.measures.ranking.reciprocal_rank import ReciprocalRank
+from foil.engine.errors import UsageError
+from foil.trainer.measures.following.both_views import BothViews
+from foil.trainer.measures.following.p_mrr import PMRR
+from foil.trainer.measures.following.robustness import Robustness
+from foil.trainer.measures.following.sicr import SICR
+from foil.trainer.measures.following.wise import WISE
+from foil.trainer.measures.judged import Qrels, Run, VariantOfQuery
+from foil.trainer.measures.ranking.average_precision import AveragePrecision
+from foil.trainer.measures.ranking.ndcg import NDCG
+from foil.trainer.measures.ranking.precision import Precision
+from foil.trainer.measures.ranking.ranking_measure import RankingMeasure, rank_relevant
+from foil.trainer.measures.ranking.recall import Recall
+from foil.trainer.measures.ranking.reciprocal_rank import ReciprocalRank
 
 
 class Measure(Protocol):

@@ -11,8 +11,8 @@ from math import isnan
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.errors import UsageError
-from trainer.measures.judged import Run
+from foil.engine.errors import UsageError
+from foil.trainer.measures.judged import Run
 
 Floats = NDArray[np.floating]
 Ranks = NDArray[np.int64]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
 
 Floats = NDArray[np.floating]
 _DRAWS_AT_ONCE = 1 << 22

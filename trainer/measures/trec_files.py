@@ -16,12 +16,12 @@ from logging import getLogger
 from pathlib import Path
 from typing import TypeVar
 
-from engine.atomic_files import put_text
-from engine.errors import UsageError
-from engine.seeds.files.ledger import Ledger, ledger_lines
-from engine.seeds.judged import read_qrels as read_judgments
-from trainer.measures.judged import Qrels, Run
-from trainer.measures.ranks import ranked
+from foil.engine.atomic_files import put_text
+from foil.engine.errors import UsageError
+from foil.engine.seeds.files.ledger import Ledger, ledger_lines
+from foil.engine.seeds.judged import read_qrels as read_judgments
+from foil.trainer.measures.judged import Qrels, Run
+from foil.trainer.measures.ranks import ranked
 
 LOG = getLogger(__name__)
 V = TypeVar("V")

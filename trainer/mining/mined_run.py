@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Iterator
 from logging import getLogger
 from pathlib import Path
 
-from datasets_out.commits.snapshot import Snapshot, read_partitions
-from datasets_out.training.candidate_pool import CandidatePassage, CandidatePool
-from datasets_out.training.mined_negatives import MinedRun, write_mined
-from engine.errors import SeedFormatError, UsageError
-from engine.seeds.beir import row_id
-from engine.seeds.files.ledger import Ledger, ledger_lines
-from engine.seeds.files.rows import SourceRow, read_rows
-from engine.seeds.files.unique import UniqueRecords
-from engine.topic import Passage, Seed
-from trainer.mining.miner import Miner, Satisfies
-from trainer.mining.scorers import ScorerSource
-from trainer.mining.settings import MINING_VERSION, MineSettings
+from foil.datasets_out.commits.snapshot import Snapshot, read_partitions
+from foil.datasets_out.training.candidate_pool import CandidatePassage, CandidatePool
+from foil.datasets_out.training.mined_negatives import MinedRun, write_mined
+from foil.engine.errors import SeedFormatError, UsageError
+from foil.engine.seeds.beir import row_id
+from foil.engine.seeds.files.ledger import Ledger, ledger_lines
+from foil.engine.seeds.files.rows import SourceRow, read_rows
+from foil.engine.seeds.files.unique import UniqueRecords
+from foil.engine.topic import Passage, Seed
+from foil.trainer.mining.miner import Miner, Satisfies
+from foil.trainer.mining.scorers import ScorerSource
+from foil.trainer.mining.settings import MINING_VERSION, MineSettings
 
 LOG = getLogger(__name__)
 OpenSeeds = Callable[[], Iterable[Seed]]

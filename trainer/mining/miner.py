@@ -20,13 +20,13 @@ from itertools import chain, islice
 
 import numpy as np
 
-from datasets_out.training.candidate_pool import CandidatePool, SplitCandidates, related_keys
-from datasets_out.training.mined_negatives import MinedNegative, MiningResult
-from datasets_out.training.training_view import Split
-from engine.seeds.bm25 import words_of
-from engine.topic import Intent, Passage, Topic
-from trainer.mining.scorers import Floats, MiningQuery, Scorer
-from trainer.mining.settings import MineSettings
+from foil.datasets_out.training.candidate_pool import CandidatePool, SplitCandidates, related_keys
+from foil.datasets_out.training.mined_negatives import MinedNegative, MiningResult
+from foil.datasets_out.training.training_view import Split
+from foil.engine.seeds.bm25 import words_of
+from foil.engine.topic import Intent, Passage, Topic
+from foil.trainer.mining.scorers import Floats, MiningQuery, Scorer
+from foil.trainer.mining.settings import MineSettings
 
 Satisfies = Callable[[Intent, Passage], bool]
 """Whether the passage satisfies the constraints of the intent; False where it has none that can be checked."""

@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datasets_out.training.candidate_pool import SplitCandidates
-from engine.errors import UsageError
-from engine.ids import canonical_json
-from engine.seeds.bm25 import best_positions
-from trainer.mining.scorers import Floats, MiningQuery, Scorer, ScorerSource, passage_texts
-from trainer.mining.settings import MineSettings
-from trainer.model.checksums import folder_digest, trained_template
-from trainer.model.encoder import Encoder, load_encoder
-from trainer.model.packaged_minilm import minilm_folder
-from trainer.text_templates import QueryPair, template_named
+from foil.datasets_out.training.candidate_pool import SplitCandidates
+from foil.engine.errors import UsageError
+from foil.engine.ids import canonical_json
+from foil.engine.seeds.bm25 import best_positions
+from foil.trainer.mining.scorers import Floats, MiningQuery, Scorer, ScorerSource, passage_texts
+from foil.trainer.mining.settings import MineSettings
+from foil.trainer.model.checksums import folder_digest, trained_template
+from foil.trainer.model.encoder import Encoder, load_encoder
+from foil.trainer.model.packaged_minilm import minilm_folder
+from foil.trainer.text_templates import QueryPair, template_named
 
 QUERIES, PASSAGES = 128, 65_536
 """Vectors multiplied at once: 32 MB of scores."""

@@ -7,10 +7,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets_out.training.candidate_pool import SplitCandidates
-from engine.seeds.bm25 import Bm25Index, best_positions, words_of
-from trainer.mining.settings import MineSettings
-from trainer.text_templates import QueryPair, TextTemplate, template_named
+from foil.datasets_out.training.candidate_pool import SplitCandidates
+from foil.engine.seeds.bm25 import Bm25Index, best_positions, words_of
+from foil.trainer.mining.settings import MineSettings
+from foil.trainer.text_templates import QueryPair, TextTemplate, template_named
 
 Floats = NDArray[np.float32]
 

@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from datasets_out.training.training_view import Split, SplitSettings
-from engine.settings import Settings
-from trainer.settings import EncodeSettings
+from foil.datasets_out.training.training_view import Split, SplitSettings
+from foil.engine.settings import Settings
+from foil.trainer.settings import EncodeSettings
 
 MINING_VERSION = 1
 """Raised when the same run and settings would give other negatives."""

@@ -20,10 +20,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from engine.atomic_files import publish_folder
-from engine.errors import CommitError, CorruptDataError, TrainingDivergedError, UsageError
-from engine.storage.trees import remove, upload
-from trainer.model.checksums import check_folder, write_checksums
+from foil.engine.atomic_files import publish_folder
+from foil.engine.errors import CommitError, CorruptDataError, TrainingDivergedError, UsageError
+from foil.engine.storage.trees import remove, upload
+from foil.trainer.model.checksums import check_folder, write_checksums
 
 LOG = logging.getLogger(__name__)
 

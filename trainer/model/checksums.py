@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.atomic_files import read_json, write_json
-from engine.errors import CorruptDataError, UsageError
-from engine.ids import canonical_json, sha256_hex
-from trainer.text_templates import TextTemplate
+from foil.engine.atomic_files import read_json, write_json
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.trainer.text_templates import TextTemplate
 
 LOG = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import normalize, scaled_dot_product_attention
 
-from engine.atomic_files import read_json, write_json
-from engine.errors import CorruptDataError
-from trainer.model_settings import AttentionDirection
+from foil.engine.atomic_files import read_json, write_json
+from foil.engine.errors import CorruptDataError
+from foil.trainer.model_settings import AttentionDirection
 
 PoolingMode = Literal["mean", "last"]
 

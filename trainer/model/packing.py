@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from engine.errors import UsageError
-from trainer.model.attention import SDPA, SDPA_FLOAT32, attention_of
+from foil.engine.errors import UsageError
+from foil.trainer.model.attention import SDPA, SDPA_FLOAT32, attention_of
 
 LENGTH_STEP = 16
 """Padded lengths are multiples of it: the CPU kernels keep memory for every shape."""

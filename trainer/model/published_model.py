@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.errors import UsageError
-from engine.ids import canonical_json, sha256_hex
-from trainer.model.checksums import check_model, read_facts
-from trainer.settings import TrainSettings
-from trainer.text_templates import CUT
+from foil.engine.errors import UsageError
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.trainer.model.checksums import check_model, read_facts
+from foil.trainer.settings import TrainSettings
+from foil.trainer.text_templates import CUT
 
 PLACES = {"path", "topics", "documents", "qrels"}
 """Where a benchmark lies; what it holds is compared by its digest (`trainer.evaluation.outside`)."""

@@ -11,7 +11,7 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Router
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
 
 ROUTES = ("query", "document")
 

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainer.loss.batch_loss import BatchLoss
-from trainer.loss.gradient_cache import random_numbers
-from trainer.reranker.losses import equal_scores_list_loss, list_loss
-from trainer.reranker.pair_scorer import PairScorer
-from trainer.reranker.ranking_lists import RankingList
-from trainer.reranker_settings import RerankerSettings
+from foil.trainer.loss.batch_loss import BatchLoss
+from foil.trainer.loss.gradient_cache import random_numbers
+from foil.trainer.reranker.losses import equal_scores_list_loss, list_loss
+from foil.trainer.reranker.pair_scorer import PairScorer
+from foil.trainer.reranker.ranking_lists import RankingList
+from foil.trainer.reranker_settings import RerankerSettings
 
 TokenRows = list[dict[str, list[int]]]
 

@@ -18,12 +18,12 @@ from torch.nn import functional
 from transformers import BatchEncoding, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from engine.errors import FoilError, UsageError
-from trainer.model.attention import attend_in_float32
-from trainer.model.checksums import FACTS, check_model
-from trainer.model.encoder import MICRO_BATCH_TOKENS, positions_of
-from trainer.model.fitted_texts import of_cross_encoder
-from trainer.model.loading import (
+from foil.engine.errors import FoilError, UsageError
+from foil.trainer.model.attention import attend_in_float32
+from foil.trainer.model.checksums import FACTS, check_model
+from foil.trainer.model.encoder import MICRO_BATCH_TOKENS, positions_of
+from foil.trainer.model.fitted_texts import of_cross_encoder
+from foil.trainer.model.loading import (
     broken_model,
     check_finite,
     device_of,
@@ -31,11 +31,11 @@ from trainer.model.loading import (
     switch_dropout_off,
     warn_of_slow_precision,
 )
-from trainer.model.packaged_minilm import minilm_folder
-from trainer.model.packing import LENGTH_STEP, evaluating, micro_batches
-from trainer.model_settings import ModelSettings
-from trainer.settings import EncodeSettings, TrainSettings
-from trainer.text_templates import TextTemplate, template_named
+from foil.trainer.model.packaged_minilm import minilm_folder
+from foil.trainer.model.packing import LENGTH_STEP, evaluating, micro_batches
+from foil.trainer.model_settings import ModelSettings
+from foil.trainer.settings import EncodeSettings, TrainSettings
+from foil.trainer.text_templates import TextTemplate, template_named
 
 TextPair = tuple[str, str]
 """The text of a query with its instruction, and that of a passage, as their template forms them."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets_out.training.training_view import TopicGroup
-from trainer.data.collate import key_of
-from trainer.reranker.pair_scorer import TextPair
-from trainer.text_templates import TextForms
+from foil.datasets_out.training.training_view import TopicGroup
+from foil.trainer.data.collate import key_of
+from foil.trainer.reranker.pair_scorer import TextPair
+from foil.trainer.text_templates import TextForms
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,16 @@ from typing import Any
 
 import torch
 
-from engine.atomic_files import write_json
-from engine.errors import UsageError
-from engine.ids import canonical_json, sha256_hex
-from trainer.model.checkpoint import blend_weights, publish, put_weights, require_finite, weights
-from trainer.model.checksums import FACTS, check_model, digests_of, ranks_pairs, sealed
-from trainer.model.encoder import Encoder, load_encoder, load_starting_encoder, save_encoder
-from trainer.model.published_model import PublishedModel
-from trainer.run.card import average_card
-from trainer.settings import TrainSettings
-from trainer.text_templates import TextTemplate
+from foil.engine.atomic_files import write_json
+from foil.engine.errors import UsageError
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.trainer.model.checkpoint import blend_weights, publish, put_weights, require_finite, weights
+from foil.trainer.model.checksums import FACTS, check_model, digests_of, ranks_pairs, sealed
+from foil.trainer.model.encoder import Encoder, load_encoder, load_starting_encoder, save_encoder
+from foil.trainer.model.published_model import PublishedModel
+from foil.trainer.run.card import average_card
+from foil.trainer.settings import TrainSettings
+from foil.trainer.text_templates import TextTemplate
 
 
 def average_models(models: Sequence[Path], out: Path, share: float, command: str) -> PublishedModel:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from trainer.model.checksums import ranks_pairs
+from foil.trainer.model.checksums import ranks_pairs
 
 CARD = """---
 {front_matter}---

@@ -23,24 +23,24 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from datasets_out.training.training_view import TopicGroup, TrainingView
-from engine.errors import TrainingDivergedError
-from engine.storage.trees import remove
-from trainer.data.collate import Batch, collate, make_contrast_pairs, reduce_to_plain, trim_group
-from trainer.data.controls import control
-from trainer.data.sampler import Sampler, mixture, share_of
-from trainer.evaluation.validation import Validation
-from trainer.loss.batch_loss import BatchLoss, add_gradients
-from trainer.loss.distributed import barrier, rank_and_workers, sum_gradients, sum_scalar, sum_scalars
-from trainer.model.checkpoint import DIVERGED, TrainingState, load_state, require_finite, save_state
-from trainer.model.encoder import Encoder, MicroBatch, load_starting_encoder
-from trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
-from trainer.reranker.pair_scorer import PairScorer
-from trainer.run.logs import LogRow
-from trainer.run.monitor import NO_CALLBACKS, Callbacks, Monitor, ValidationDelegate
-from trainer.run.publish import TrainingResult, publish_result
-from trainer.settings import RetentionSettings, ScheduleSettings, TrainSettings
-from trainer.text_templates import TextForms
+from foil.datasets_out.training.training_view import TopicGroup, TrainingView
+from foil.engine.errors import TrainingDivergedError
+from foil.engine.storage.trees import remove
+from foil.trainer.data.collate import Batch, collate, make_contrast_pairs, reduce_to_plain, trim_group
+from foil.trainer.data.controls import control
+from foil.trainer.data.sampler import Sampler, mixture, share_of
+from foil.trainer.evaluation.validation import Validation
+from foil.trainer.loss.batch_loss import BatchLoss, add_gradients
+from foil.trainer.loss.distributed import barrier, rank_and_workers, sum_gradients, sum_scalar, sum_scalars
+from foil.trainer.model.checkpoint import DIVERGED, TrainingState, load_state, require_finite, save_state
+from foil.trainer.model.encoder import Encoder, MicroBatch, load_starting_encoder
+from foil.trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
+from foil.trainer.reranker.pair_scorer import PairScorer
+from foil.trainer.run.logs import LogRow
+from foil.trainer.run.monitor import NO_CALLBACKS, Callbacks, Monitor, ValidationDelegate
+from foil.trainer.run.publish import TrainingResult, publish_result
+from foil.trainer.settings import RetentionSettings, ScheduleSettings, TrainSettings
+from foil.trainer.text_templates import TextForms
 
 
 def train(

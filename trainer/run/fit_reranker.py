@@ -11,20 +11,20 @@ from pathlib import Path
 
 import numpy as np
 
-from datasets_out.training.training_view import TrainingView
-from engine.storage.trees import remove
-from trainer.evaluation.list_measures import measure_reranker
-from trainer.evaluation.validation import Validation
-from trainer.loss.batch_loss import BatchLoss
-from trainer.model.checkpoint import require_finite
-from trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
-from trainer.reranker.batch_gradients import add_list_gradients
-from trainer.reranker.pair_scorer import PairScorer, load_starting_scorer, save_pair_scorer
-from trainer.reranker.ranking_lists import make_lists
-from trainer.run.fit import BatchReader, run_steps
-from trainer.run.monitor import NO_CALLBACKS, Callbacks, Monitor
-from trainer.run.publish import facts_of_run, publish_model, tell_warnings
-from trainer.settings import TrainSettings
+from foil.datasets_out.training.training_view import TrainingView
+from foil.engine.storage.trees import remove
+from foil.trainer.evaluation.list_measures import measure_reranker
+from foil.trainer.evaluation.validation import Validation
+from foil.trainer.loss.batch_loss import BatchLoss
+from foil.trainer.model.checkpoint import require_finite
+from foil.trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
+from foil.trainer.reranker.batch_gradients import add_list_gradients
+from foil.trainer.reranker.pair_scorer import PairScorer, load_starting_scorer, save_pair_scorer
+from foil.trainer.reranker.ranking_lists import make_lists
+from foil.trainer.run.fit import BatchReader, run_steps
+from foil.trainer.run.monitor import NO_CALLBACKS, Callbacks, Monitor
+from foil.trainer.run.publish import facts_of_run, publish_model, tell_warnings
+from foil.trainer.settings import TrainSettings
 
 
 @dataclass(frozen=True, slots=True)

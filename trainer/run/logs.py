@@ -24,9 +24,9 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.summary_pb2 import Summary
 
-from engine.atomic_files import put_text
-from engine.errors import CorruptDataError
-from trainer.evaluation.validation import Measurement
+from foil.engine.atomic_files import put_text
+from foil.engine.errors import CorruptDataError
+from foil.trainer.evaluation.validation import Measurement
 
 
 @dataclass(frozen=True, slots=True)

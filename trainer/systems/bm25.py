@@ -5,10 +5,10 @@ Without candidate lists, a document that shares no word with the query is not re
 
 import numpy as np
 
-from engine.seeds.bm25 import ALL_WORDS, WITHOUT_STOP_WORDS, Bm25Index, best_positions, words_of
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.measures.judged import Run
-from trainer.systems.system import Bm25Settings, Progress, positions_of_candidates, quiet
+from foil.engine.seeds.bm25 import ALL_WORDS, WITHOUT_STOP_WORDS, Bm25Index, best_positions, words_of
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.measures.judged import Run
+from foil.trainer.systems.system import Bm25Settings, Progress, positions_of_candidates, quiet
 
 
 class Bm25:

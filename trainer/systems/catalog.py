@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from engine.errors import UsageError
-from trainer.systems.bm25 import Bm25
-from trainer.systems.cross_encoder import Reranker
-from trainer.systems.embedder import embedder
-from trainer.systems.endpoint import endpoint
-from trainer.systems.given import GivenOrder, TrecRun
-from trainer.systems.llm_reranker import METHODS, LlmReranker
-from trainer.systems.onnx_embedder import onnx_embedder
-from trainer.systems.system import ONNX, Progress, System, SystemSettings, quiet
+from foil.engine.errors import UsageError
+from foil.trainer.systems.bm25 import Bm25
+from foil.trainer.systems.cross_encoder import Reranker
+from foil.trainer.systems.embedder import embedder
+from foil.trainer.systems.endpoint import endpoint
+from foil.trainer.systems.given import GivenOrder, TrecRun
+from foil.trainer.systems.llm_reranker import METHODS, LlmReranker
+from foil.trainer.systems.onnx_embedder import onnx_embedder
+from foil.trainer.systems.system import ONNX, Progress, System, SystemSettings, quiet
 
 ENDPOINT, RERANKER, RUN = "openai:", "rerank:", "run:"
 

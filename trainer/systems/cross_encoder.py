@@ -14,18 +14,18 @@ import torch
 from sentence_transformers import CrossEncoder
 from torch import Tensor
 
-from engine.errors import UsageError
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.export.exported_file import check_exported, onnx_file
-from trainer.export.onnx_scorer import OnnxScorer, load_exportable_scorer
-from trainer.measures.judged import Run
-from trainer.model.checksums import folder_digest, trained_template
-from trainer.model.fitted_texts import of_cross_encoder
-from trainer.model.loading import missing_weights
-from trainer.reranker.pair_scorer import TextPair
-from trainer.systems.embedder import model_folder
-from trainer.systems.system import ONNX, Progress, System, SystemSettings, documents_to_rerank, quiet
-from trainer.text_templates import template_named
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.export.exported_file import check_exported, onnx_file
+from foil.trainer.export.onnx_scorer import OnnxScorer, load_exportable_scorer
+from foil.trainer.measures.judged import Run
+from foil.trainer.model.checksums import folder_digest, trained_template
+from foil.trainer.model.fitted_texts import of_cross_encoder
+from foil.trainer.model.loading import missing_weights
+from foil.trainer.reranker.pair_scorer import TextPair
+from foil.trainer.systems.embedder import model_folder
+from foil.trainer.systems.system import ONNX, Progress, System, SystemSettings, documents_to_rerank, quiet
+from foil.trainer.text_templates import template_named
 
 
 class Reranker:

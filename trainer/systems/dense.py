@@ -11,11 +11,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.measures.judged import Run
-from trainer.systems.system import Progress, positions_of_candidates, quiet
-from trainer.systems.vector_cache import Floats, VectorCache
-from trainer.text_templates import QueryPair, TextTemplate
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.measures.judged import Run
+from foil.trainer.systems.system import Progress, positions_of_candidates, quiet
+from foil.trainer.systems.vector_cache import Floats, VectorCache
+from foil.trainer.text_templates import QueryPair, TextTemplate
 
 BLOCK, QUERIES = 1_024, 1_024
 Best = tuple[Floats, NDArray[np.int64]]

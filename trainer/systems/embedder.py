@@ -10,15 +10,15 @@ from pathlib import Path
 import torch
 from huggingface_hub import snapshot_download
 
-from engine.ids import canonical_json, sha256_hex
-from trainer.model.checksums import folder_digest, trained_template
-from trainer.model.encoder import Encoder, load_encoder
-from trainer.model.packaged_minilm import minilm_folder
-from trainer.model.packing import evaluating
-from trainer.systems.dense import DenseSystem
-from trainer.systems.system import Progress, SystemSettings, quiet
-from trainer.systems.vector_cache import Floats, VectorCache
-from trainer.text_templates import CUT, OWN, QueryPair, template_named
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.trainer.model.checksums import folder_digest, trained_template
+from foil.trainer.model.encoder import Encoder, load_encoder
+from foil.trainer.model.packaged_minilm import minilm_folder
+from foil.trainer.model.packing import evaluating
+from foil.trainer.systems.dense import DenseSystem
+from foil.trainer.systems.system import Progress, SystemSettings, quiet
+from foil.trainer.systems.vector_cache import Floats, VectorCache
+from foil.trainer.text_templates import CUT, OWN, QueryPair, template_named
 
 BASE = "base"
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.errors import TransientModelError
-from engine.ids import canonical_json, sha256_hex
-from engine.models.hosted import EndpointClient
-from engine.models.retry import with_patience
-from trainer.systems.dense import DenseSystem
-from trainer.systems.llm_replies import hosted_settings
-from trainer.systems.system import Progress, SystemSettings, quiet
-from trainer.systems.vector_cache import Floats, VectorCache
-from trainer.text_templates import QueryPair, template_named
+from foil.engine.errors import TransientModelError
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.models.hosted import EndpointClient
+from foil.engine.models.retry import with_patience
+from foil.trainer.systems.dense import DenseSystem
+from foil.trainer.systems.llm_replies import hosted_settings
+from foil.trainer.systems.system import Progress, SystemSettings, quiet
+from foil.trainer.systems.vector_cache import Floats, VectorCache
+from foil.trainer.text_templates import QueryPair, template_named
 
 MOST_REPLY_BYTES = 64 << 20
 

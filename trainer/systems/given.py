@@ -7,11 +7,11 @@ run:FILE  the documents of each query by the scores of the file
 from collections.abc import Mapping
 from pathlib import Path
 
-from engine.errors import UsageError
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.measures.judged import Run
-from trainer.measures.trec_files import read_run
-from trainer.model.checksums import digest_of
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.measures.judged import Run
+from foil.trainer.measures.trec_files import read_run
+from foil.trainer.model.checksums import digest_of
 
 
 class GivenOrder:

@@ -17,12 +17,12 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from engine.errors import UsageError
-from engine.models.endpoints import HostedSettings
-from engine.models.hosted import Hosted
-from engine.models.retry import complete
-from engine.requests import Reply, Request, stored_reply
-from trainer.systems.system import SystemSettings
+from foil.engine.errors import UsageError
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.models.hosted import Hosted
+from foil.engine.models.retry import complete
+from foil.engine.requests import Reply, Request, stored_reply
+from foil.trainer.systems.system import SystemSettings
 
 T = TypeVar("T")
 _FRAMES = re.compile(r"<(?=/?(?:query|instruction|passage|document)\b)", re.IGNORECASE)

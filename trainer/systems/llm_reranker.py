@@ -17,14 +17,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, cast
 
-from engine.errors import UsageError
-from engine.ids import canonical_json, sha256_hex
-from engine.requests import Message, Reply, Request
-from engine.seeds.files.text_files import read_text
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.measures.judged import Run
-from trainer.systems.llm_replies import Ask, LlmReplies, hosted_settings, unframed
-from trainer.systems.system import LlmSettings, Progress, System, SystemSettings, documents_to_rerank, quiet
+from foil.engine.errors import UsageError
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.requests import Message, Reply, Request
+from foil.engine.seeds.files.text_files import read_text
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.measures.judged import Run
+from foil.trainer.systems.llm_replies import Ask, LlmReplies, hosted_settings, unframed
+from foil.trainer.systems.system import LlmSettings, Progress, System, SystemSettings, documents_to_rerank, quiet
 
 LOG = logging.getLogger(__name__)
 WANTED = "The searcher asks:\n<query>{query}</query>\n{instruction}"

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.ids import canonical_json, sha256_hex
-from trainer.export.exported_file import check_exported, onnx_file
-from trainer.export.onnx_encoder import OnnxEncoder, load_exportable
-from trainer.model.checksums import trained_template
-from trainer.systems.dense import DenseSystem
-from trainer.systems.system import Progress, SystemSettings, quiet
-from trainer.systems.vector_cache import Floats, VectorCache
-from trainer.text_templates import CUT, OWN, QueryPair, template_named
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.trainer.export.exported_file import check_exported, onnx_file
+from foil.trainer.export.onnx_encoder import OnnxEncoder, load_exportable
+from foil.trainer.model.checksums import trained_template
+from foil.trainer.systems.dense import DenseSystem
+from foil.trainer.systems.system import Progress, SystemSettings, quiet
+from foil.trainer.systems.vector_cache import Floats, VectorCache
+from foil.trainer.text_templates import CUT, OWN, QueryPair, template_named
 
 
 class OnnxEmbedder:

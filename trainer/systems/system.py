@@ -6,12 +6,12 @@ from typing import Protocol
 
 from pydantic import Field
 
-from engine.keys import SecretSource
-from engine.model_traits import Patience
-from engine.settings import Settings
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.measures.judged import Run
-from trainer.settings import EncodeSettings
+from foil.engine.keys import SecretSource
+from foil.engine.model_traits import Patience
+from foil.engine.settings import Settings
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.measures.judged import Run
+from foil.trainer.settings import EncodeSettings
 
 ONNX = "onnx:"
 """Begins the name of a model that `foil export` wrote."""

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.atomic_files import put_bytes
-from engine.errors import TrainingDivergedError
-from engine.ids import canonical_json, sha256_hex
+from foil.engine.atomic_files import put_bytes
+from foil.engine.errors import TrainingDivergedError
+from foil.engine.ids import canonical_json, sha256_hex
 
 LOG = logging.getLogger(__name__)
 Floats = NDArray[np.float32]

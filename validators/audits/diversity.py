@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.topic import Topic
+from foil.engine.topic import Topic
 
 MOST_TOPICS = 2000
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")

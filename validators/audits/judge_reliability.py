@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from engine.topic import Passage
-from validators.audits.score import Share, wilson
-from validators.judges.panel import shuffle_passages
-from validators.judges.votes import TIE
+from foil.engine.topic import Passage
+from foil.validators.audits.score import Share, wilson
+from foil.validators.judges.panel import shuffle_passages
+from foil.validators.judges.votes import TIE
 
 JudgeRow = tuple[str, str, str, str]
 """Topic id, validator, reason and evidence of a verdict."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.errors import UsageError
-from engine.seeds.files.text_files import read_text
-from validators.audits.sheet import Key
+from foil.engine.errors import UsageError
+from foil.engine.seeds.files.text_files import read_text
+from foil.validators.audits.sheet import Key
 
 _MARK = re.compile(r"([+\-0])(u?)")
 _LINE = re.compile(r"marks (\d+):([^#]*)#?(.*)")

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from validators.audits.marks import ItemMarks
-from validators.audits.sheet import Key
-from validators.judges.agreement import measure_agreement
+from foil.validators.audits.marks import ItemMarks
+from foil.validators.audits.sheet import Key
+from foil.validators.judges.agreement import measure_agreement
 
 _Z = 1.959963984540054
 _DIMENSIONS = ("recipe", "corpus", "contrast", "family")

@@ -19,9 +19,9 @@ from itertools import chain, zip_longest
 from string import ascii_uppercase
 from typing import Any
 
-from engine.ids import fraction_of
-from engine.topic import Intent, Passage, Topic
-from engine.visible_text import visible
+from foil.engine.ids import fraction_of
+from foil.engine.topic import Intent, Passage, Topic
+from foil.engine.visible_text import visible
 
 LETTERS = (*ascii_uppercase, *(f"{a}{b}" for a in ascii_uppercase for b in ascii_uppercase))
 """Names of the passages of an item, in the order shown."""

@@ -10,11 +10,11 @@ Promise: each untrue judgment is a verdict that names constraint and passage.
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from engine.settings import Settings
-from engine.topic import Intent, Judgment, Passage, Topic, Verdict
-from prompts.constraints.constraint import Constraint, constraints_of
-from validators.checks.topic_check import TopicCheck
-from validators.verdicts import pass_verdicts, reject_verdict
+from foil.engine.settings import Settings
+from foil.engine.topic import Intent, Judgment, Passage, Topic, Verdict
+from foil.prompts.constraints.constraint import Constraint, constraints_of
+from foil.validators.checks.topic_check import TopicCheck
+from foil.validators.verdicts import pass_verdicts, reject_verdict
 
 
 class ConstraintCheckSettings(Settings):

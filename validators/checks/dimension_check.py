@@ -10,11 +10,11 @@ Promise: each untrue judgment is a verdict that names condition and passage. Pri
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from engine.settings import Settings
-from engine.topic import Topic, Verdict
-from prompts.constraints.dimensions import is_decidable, obeys
-from validators.checks.topic_check import TopicCheck
-from validators.verdicts import pass_verdicts, reject_verdict
+from foil.engine.settings import Settings
+from foil.engine.topic import Topic, Verdict
+from foil.prompts.constraints.dimensions import is_decidable, obeys
+from foil.validators.checks.topic_check import TopicCheck
+from foil.validators.verdicts import pass_verdicts, reject_verdict
 
 
 class DimensionCheckSettings(Settings):

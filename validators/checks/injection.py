@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from engine.settings import Settings
-from engine.topic import Topic, Verdict
-from validators.checks.topic_check import TopicCheck
-from validators.findings import Finding, excerpt, texts_of, verdicts_of
+from foil.engine.settings import Settings
+from foil.engine.topic import Topic, Verdict
+from foil.validators.checks.topic_check import TopicCheck
+from foil.validators.findings import Finding, excerpt, texts_of, verdicts_of
 
 _SCANNED_CHARS = 200_000
 _SUSPECT = re.compile(

@@ -8,12 +8,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.errors import UsageError
-from engine.settings import Settings
-from engine.topic import Topic, Verdict
-from prompts.languages import identify, languages
-from validators.checks.topic_check import TopicCheck
-from validators.findings import Finding, TopicText, texts_of, verdicts_of
+from foil.engine.errors import UsageError
+from foil.engine.settings import Settings
+from foil.engine.topic import Topic, Verdict
+from foil.prompts.languages import identify, languages
+from foil.validators.checks.topic_check import TopicCheck
+from foil.validators.findings import Finding, TopicText, texts_of, verdicts_of
 
 _SCANNED_CHARS = 800
 

@@ -12,10 +12,10 @@ from typing import Literal, get_args
 
 from pydantic import Field
 
-from engine.settings import Settings
-from engine.topic import Topic, Verdict
-from validators.checks.topic_check import TopicCheck
-from validators.findings import Finding, TopicText, texts_of, verdicts_of
+from foil.engine.settings import Settings
+from foil.engine.topic import Topic, Verdict
+from foil.validators.checks.topic_check import TopicCheck
+from foil.validators.findings import Finding, TopicText, texts_of, verdicts_of
 
 Kind = Literal["email", "phone", "ip_address", "card", "iban"]
 

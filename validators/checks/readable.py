@@ -7,11 +7,11 @@ stands in a topic, written passages and mined negatives too.
 from collections.abc import Sequence
 from typing import Literal
 
-from engine.settings import Settings
-from engine.topic import Topic, Verdict
-from prompts.passages.readable import flaw_of
-from validators.checks.topic_check import TopicCheck
-from validators.verdicts import pass_verdicts, reject_verdict
+from foil.engine.settings import Settings
+from foil.engine.topic import Topic, Verdict
+from foil.prompts.passages.readable import flaw_of
+from foil.validators.checks.topic_check import TopicCheck
+from foil.validators.verdicts import pass_verdicts, reject_verdict
 
 
 class ReadableSettings(Settings):

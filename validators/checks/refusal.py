@@ -9,11 +9,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.settings import Settings
-from engine.topic import Topic, Verdict
-from prompts.writing.small_talk import small_talk
-from validators.checks.topic_check import TopicCheck
-from validators.findings import Finding, excerpt, texts_of, verdicts_of
+from foil.engine.settings import Settings
+from foil.engine.topic import Topic, Verdict
+from foil.prompts.writing.small_talk import small_talk
+from foil.validators.checks.topic_check import TopicCheck
+from foil.validators.findings import Finding, excerpt, texts_of, verdicts_of
 
 
 class RefusalSettings(Settings):

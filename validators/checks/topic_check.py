@@ -2,9 +2,9 @@
 
 from typing import Final, Generic, TypeVar
 
-from engine.protocols import Cost
-from engine.settings import Settings
-from validators.verdicts import fingerprint
+from foil.engine.protocols import Cost
+from foil.engine.settings import Settings
+from foil.validators.verdicts import fingerprint
 
 S = TypeVar("S", bound=Settings)
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from engine.errors import UsageError
-from engine.ids import sha256_hex
-from engine.seeds.files.rows import read_table
-from validators.judges.votes import TIE, UNREADABLE
+from foil.engine.errors import UsageError
+from foil.engine.ids import sha256_hex
+from foil.engine.seeds.files.rows import read_table
+from foil.validators.judges.votes import TIE, UNREADABLE
 
 LabelKey = tuple[str, str, str]
 """Topic, intent and passage by their ids."""

@@ -18,18 +18,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engine.errors import JudgeUnreliableError, UsageError
-from engine.ids import sha256_hex
-from engine.protocols import Ask
-from engine.topic import Call, Passage, Topic
-from prompts.judge_answers import LABELS
-from validators.judges.agreement import measure_agreement
-from validators.judges.demands import DemandJudges, JudgeDemandsSettings
-from validators.judges.panel import JudgePanel, JudgeSettings, PanelSettings, shuffle_passages
-from validators.judges.polarity import JudgePolaritySettings
-from validators.judges.relevance import JudgeRelevanceSettings
-from validators.judges.scenarios import JudgeScenariosSettings
-from validators.judges.votes import UNREADABLE, VoteSlot
+from foil.engine.errors import JudgeUnreliableError, UsageError
+from foil.engine.ids import sha256_hex
+from foil.engine.protocols import Ask
+from foil.engine.topic import Call, Passage, Topic
+from foil.prompts.judge_answers import LABELS
+from foil.validators.judges.agreement import measure_agreement
+from foil.validators.judges.demands import DemandJudges, JudgeDemandsSettings
+from foil.validators.judges.panel import JudgePanel, JudgeSettings, PanelSettings, shuffle_passages
+from foil.validators.judges.polarity import JudgePolaritySettings
+from foil.validators.judges.relevance import JudgeRelevanceSettings
+from foil.validators.judges.scenarios import JudgeScenariosSettings
+from foil.validators.judges.votes import UNREADABLE, VoteSlot
 
 POINTWISE = ("judge_relevance", "judge_demands")
 """Judges of single passages."""

@@ -21,16 +21,16 @@ from random import Random
 
 from pydantic import Field
 
-from engine.errors import JudgeUnreliableError
-from engine.ids import sha256_hex
-from engine.settings import Settings
-from engine.topic import Intent, Passage, Topic, intent_id
-from prompts.constraints.constraint import Constraint, dump_constraints, full_text
-from prompts.constraints.families import FAMILIES
-from prompts.constraints.instructions import LENGTHS, STYLES, compose
-from prompts.demands import ATTRIBUTE, dump_demands
-from prompts.passages.answer_evidence import answers, evidence_of
-from prompts.passages.blocks import kind_of
+from foil.engine.errors import JudgeUnreliableError
+from foil.engine.ids import sha256_hex
+from foil.engine.settings import Settings
+from foil.engine.topic import Intent, Passage, Topic, intent_id
+from foil.prompts.constraints.constraint import Constraint, dump_constraints, full_text
+from foil.prompts.constraints.families import FAMILIES
+from foil.prompts.constraints.instructions import LENGTHS, STYLES, compose
+from foil.prompts.demands import ATTRIBUTE, dump_demands
+from foil.prompts.passages.answer_evidence import answers, evidence_of
+from foil.prompts.passages.blocks import kind_of
 
 FALSE_ALARM = 0.01
 _BETS = (0.05, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9)

@@ -32,19 +32,19 @@ from typing import Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from engine.errors import RefusedRequestError, UsageError
-from engine.protocols import Ask, Cost, Prompt
-from engine.topic import Intent, IntentRole, Judgment, Passage, Topic, Verdict
-from prompts.constraints.constraint import full_text
-from prompts.demands import demands_of
-from prompts.judge_answers import TrueFalse
-from prompts.render import PromptTemplate, load
-from prompts.untrusted_text import inert, nonce
-from validators.judges.canaries import CanaryMonitor
-from validators.judges.logprobs import probability_of_yes
-from validators.judges.panel import QUERY_CHARS, AskedJudges, JudgeSettings, panel_fingerprint
-from validators.judges.votes import NONE, TIE, UNREADABLE, Vote, VoteCount, VoteSlot
-from validators.verdicts import pass_verdicts, reject_verdict
+from foil.engine.errors import RefusedRequestError, UsageError
+from foil.engine.protocols import Ask, Cost, Prompt
+from foil.engine.topic import Intent, IntentRole, Judgment, Passage, Topic, Verdict
+from foil.prompts.constraints.constraint import full_text
+from foil.prompts.demands import demands_of
+from foil.prompts.judge_answers import TrueFalse
+from foil.prompts.render import PromptTemplate, load
+from foil.prompts.untrusted_text import inert, nonce
+from foil.validators.judges.canaries import CanaryMonitor
+from foil.validators.judges.logprobs import probability_of_yes
+from foil.validators.judges.panel import QUERY_CHARS, AskedJudges, JudgeSettings, panel_fingerprint
+from foil.validators.judges.votes import NONE, TIE, UNREADABLE, Vote, VoteCount, VoteSlot
+from foil.validators.verdicts import pass_verdicts, reject_verdict
 
 _NAME = "judge_demands"
 _TEMPLATE = "judges/demand"

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from engine.errors import UsageError
-from engine.ids import content_id
-from engine.seeds.files.rows import read_table
-from engine.topic import Intent, IntentRole, Judgment, Passage, Topic, intent_id
-from prompts.demands import ATTRIBUTE, Demands, dump_demands
+from foil.engine.errors import UsageError
+from foil.engine.ids import content_id
+from foil.engine.seeds.files.rows import read_table
+from foil.engine.topic import Intent, IntentRole, Judgment, Passage, Topic, intent_id
+from foil.prompts.demands import ATTRIBUTE, Demands, dump_demands
 
 COLUMNS = ("query", "passage", "relevant")
 _RELEVANT = {"1": True, "+1": True, "true": True, "0": False, "-1": False, "false": False}

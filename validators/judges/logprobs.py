@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
-from prompts.judge_answers import NO, YES
+from foil.prompts.judge_answers import NO, YES
 
 _BOOLEANS = ("true", "false")
 _AROUND = " \t\n\":{}.,*'`" + "\u0120\u010a\u0109\u2581"

@@ -20,14 +20,14 @@ from typing import Any, TypeVar
 
 from pydantic import Field
 
-from engine.errors import DiscardedReplyError, ModelError, RefusedRequestError, UnreadableReplyError
-from engine.ids import canonical_json, fraction_of, sha256_hex
-from engine.protocols import Ask, Prompt
-from engine.settings import Settings
-from engine.topic import Intent, Outcome, Passage, Topic, Verdict
-from engine.visible_text import visible
-from prompts.constraints.constraint import full_text
-from prompts.judge_answers import (
+from foil.engine.errors import DiscardedReplyError, ModelError, RefusedRequestError, UnreadableReplyError
+from foil.engine.ids import canonical_json, fraction_of, sha256_hex
+from foil.engine.protocols import Ask, Prompt
+from foil.engine.settings import Settings
+from foil.engine.topic import Intent, Outcome, Passage, Topic, Verdict
+from foil.engine.visible_text import visible
+from foil.prompts.constraints.constraint import full_text
+from foil.prompts.judge_answers import (
     LABELS,
     MostRelevant,
     ReasonedMostRelevant,
@@ -37,14 +37,14 @@ from prompts.judge_answers import (
     Relevant,
     reason_of,
 )
-from prompts.parse import StructuredReply
-from prompts.passages.blocks import kind_of
-from prompts.render import load
-from prompts.untrusted_text import inert, nonce
-from validators.judges.canaries import Canary, CanaryMonitor, CanarySettings, make_canary
-from validators.judges.logprobs import probability_of_true
-from validators.judges.votes import NONE, TIE, UNREADABLE, Vote, VoteCount, VoteSlot
-from validators.verdicts import truncate
+from foil.prompts.parse import StructuredReply
+from foil.prompts.passages.blocks import kind_of
+from foil.prompts.render import load
+from foil.prompts.untrusted_text import inert, nonce
+from foil.validators.judges.canaries import Canary, CanaryMonitor, CanarySettings, make_canary
+from foil.validators.judges.logprobs import probability_of_true
+from foil.validators.judges.votes import NONE, TIE, UNREADABLE, Vote, VoteCount, VoteSlot
+from foil.validators.verdicts import truncate
 
 VERSION = 4
 """Raised when the same topic and replies would give other votes."""

@@ -12,11 +12,11 @@ from typing import Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from engine.protocols import Ask, Cost
-from engine.topic import Intent, IntentRole, Passage, Topic, Verdict, intent_id
-from validators.judges.canaries import CanaryMonitor
-from validators.judges.panel import JudgePanel, PanelSettings, panel_fingerprint
-from validators.verdicts import reject_verdict
+from foil.engine.protocols import Ask, Cost
+from foil.engine.topic import Intent, IntentRole, Passage, Topic, Verdict, intent_id
+from foil.validators.judges.canaries import CanaryMonitor
+from foil.validators.judges.panel import JudgePanel, PanelSettings, panel_fingerprint
+from foil.validators.verdicts import reject_verdict
 
 
 class JudgePolaritySettings(PanelSettings):

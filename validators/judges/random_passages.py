@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from engine.errors import UsageError
-from engine.ids import fraction_of, sha256_hex
-from engine.topic import Passage
+from foil.engine.errors import UsageError
+from foil.engine.ids import fraction_of, sha256_hex
+from foil.engine.topic import Passage
 
 _TRIES = 8
 """Lines looked at for each passage wanted, of which some may be empty or excluded."""

@@ -23,13 +23,13 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from engine.protocols import Ask, Cost
-from engine.topic import Intent, Judgment, Passage, PassageRole, Topic, Verdict
-from prompts.constraints.constraint import full_text
-from validators.judges.canaries import CanaryMonitor
-from validators.judges.panel import JudgePanel, PanelSettings, panel_fingerprint
-from validators.judges.votes import NONE, TIE, VoteCount
-from validators.verdicts import pass_verdicts, reject_verdict, truncate
+from foil.engine.protocols import Ask, Cost
+from foil.engine.topic import Intent, Judgment, Passage, PassageRole, Topic, Verdict
+from foil.prompts.constraints.constraint import full_text
+from foil.validators.judges.canaries import CanaryMonitor
+from foil.validators.judges.panel import JudgePanel, PanelSettings, panel_fingerprint
+from foil.validators.judges.votes import NONE, TIE, VoteCount
+from foil.validators.verdicts import pass_verdicts, reject_verdict, truncate
 
 _NAME = "judge_relevance"
 _UNREVIEWED = ("construction", "mined")

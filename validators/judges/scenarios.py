@@ -16,13 +16,13 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from engine.protocols import Ask, Cost
-from engine.topic import Intent, IntentRole, Passage, Topic, Verdict
-from prompts.judge_answers import LABELS
-from validators.judges.canaries import CanaryMonitor
-from validators.judges.panel import JudgePanel, PanelSettings, panel_fingerprint, shuffle_passages
-from validators.judges.random_passages import RandomPassages
-from validators.verdicts import reject_verdict
+from foil.engine.protocols import Ask, Cost
+from foil.engine.topic import Intent, IntentRole, Passage, Topic, Verdict
+from foil.prompts.judge_answers import LABELS
+from foil.validators.judges.canaries import CanaryMonitor
+from foil.validators.judges.panel import JudgePanel, PanelSettings, panel_fingerprint, shuffle_passages
+from foil.validators.judges.random_passages import RandomPassages
+from foil.validators.verdicts import reject_verdict
 
 _DISTRACTOR_ROLES = ("seed_negative", "mined_negative", "distractor")
 

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from engine.ids import canonical_json
-from engine.topic import Intent, Passage
+from foil.engine.ids import canonical_json
+from foil.engine.topic import Intent, Passage
 
 NONE, TIE, UNREADABLE = "none", "tie", "unreadable_judge"
 """What a vote may be besides the id of a passage."""

@@ -23,14 +23,14 @@ from typing import Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from engine.ids import canonical_json, sha256_hex
-from engine.protocols import Cost
-from engine.settings import Settings
-from engine.topic import Seed, Topic, Verdict
-from validators.overlap import word_runs
-from validators.overlap.evaluation_sets import EvaluationSet
-from validators.overlap.ngram_index import Hit, NgramIndex
-from validators.verdicts import pass_verdicts, reject_verdict, truncate
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.protocols import Cost
+from foil.engine.settings import Settings
+from foil.engine.topic import Seed, Topic, Verdict
+from foil.validators.overlap import word_runs
+from foil.validators.overlap.evaluation_sets import EvaluationSet
+from foil.validators.overlap.ngram_index import Hit, NgramIndex
+from foil.validators.verdicts import pass_verdicts, reject_verdict, truncate
 
 VERSION = 1
 """Changes when the same hits would be judged otherwise."""

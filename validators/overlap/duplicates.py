@@ -14,11 +14,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.ids import canonical_json
-from engine.settings import Settings
-from engine.topic import Seed, Verdict
-from validators.overlap.minhash import Sketcher, SketchStore, TextSketch
-from validators.verdicts import fingerprint, reject_verdict
+from foil.engine.ids import canonical_json
+from foil.engine.settings import Settings
+from foil.engine.topic import Seed, Verdict
+from foil.validators.overlap.minhash import Sketcher, SketchStore, TextSketch
+from foil.validators.verdicts import fingerprint, reject_verdict
 
 
 class DuplicatesSettings(Settings):

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from engine.errors import SeedFormatError, UsageError
-from engine.seeds.trec import read_topics
-from engine.settings import Settings
-from validators.overlap.ngram_index import Item
+from foil.engine.errors import SeedFormatError, UsageError
+from foil.engine.seeds.trec import read_topics
+from foil.engine.settings import Settings
+from foil.validators.overlap.ngram_index import Item
 
 _TOPIC_PARTS = ("title", "description", "narrative")
 _TOPIC_BYTES = 1 << 20

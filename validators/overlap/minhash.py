@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.ids import sha256_hex
-from validators.overlap.shingle_file import ShingleFile, jaccard, pack_shingles
-from validators.overlap.word_runs import Hashes, Positions, hash_runs, normalise, read_batch
+from foil.engine.ids import sha256_hex
+from foil.validators.overlap.shingle_file import ShingleFile, jaccard, pack_shingles
+from foil.validators.overlap.word_runs import Hashes, Positions, hash_runs, normalise, read_batch
 
 SHINGLE_WORDS = 3
 _BANDS, _ROWS = 12, 8

@@ -9,7 +9,7 @@ first text of its group. Price: about 0.1 ms for 100 words.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from validators.overlap.minhash import Sketcher, SketchStore
+from foil.validators.overlap.minhash import Sketcher, SketchStore
 
 LEAST_SIMILARITY = 0.8
 _RANDOM_SEED = 0

@@ -19,8 +19,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.atomic_files import publish_folder
-from validators.overlap.word_runs import Hashes, Positions, WordBatch, batches, hash_runs, normalise, ranges, read_batch
+from foil.engine.atomic_files import publish_folder
+from foil.validators.overlap.word_runs import (
+    Hashes,
+    Positions,
+    WordBatch,
+    batches,
+    hash_runs,
+    normalise,
+    ranges,
+    read_batch,
+)
 
 _BLOCK_WORDS = 1 << 15  # bounds the table of runs where one text is longer than a batch
 _FILTER_BITS = 32  # a run in the items

@@ -15,8 +15,8 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.errors import SpoolError
-from validators.overlap.word_runs import Hashes
+from foil.engine.errors import SpoolError
+from foil.validators.overlap.word_runs import Hashes
 
 Shingles = NDArray[np.uint32]
 _BUFFER_BYTES = 1 << 18

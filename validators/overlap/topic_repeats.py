@@ -4,8 +4,8 @@ Compared are the query and the passages that are relevant to it, as the screen `
 one run are not compared with each other: several of one seed are alike by intent. Promise and price as `minhash`.
 """
 
-from engine.topic import Topic
-from validators.overlap.minhash import Sketcher, SketchStore, TextSketch
+from foil.engine.topic import Topic
+from foil.validators.overlap.minhash import Sketcher, SketchStore, TextSketch
 
 
 class TopicRepeats:

@@ -13,9 +13,9 @@ from benchmarks.gpu.check import Figures, require_close
 from benchmarks.gpu.sizes import Sizes
 from benchmarks.gpu.timing import forget_peak, peak_memory, seconds
 from benchmarks.gpu.world import largest_distance, load, save_model, settings_for, texts
-from trainer.model.encoder import Encoder, MicroBatch
-from trainer.model_settings import ModelSettings
-from trainer.settings import EncodeSettings
+from foil.trainer.model.encoder import Encoder, MicroBatch
+from foil.trainer.model_settings import ModelSettings
+from foil.trainer.settings import EncodeSettings
 
 Attention = Literal["eager", "sdpa", "flash_attention_2"]
 

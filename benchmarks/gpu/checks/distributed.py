@@ -14,8 +14,8 @@ from torch.multiprocessing.spawn import start_processes
 from benchmarks.gpu.check import Figures, SkippedError, require_close
 from benchmarks.gpu.sizes import Sizes
 from benchmarks.gpu.world import load, save_model, settings_for, view_of
-from trainer.run.fit import fit
-from trainer.settings import EncodeSettings, ScheduleSettings, TrainSettings
+from foil.trainer.run.fit import fit
+from foil.trainer.settings import EncodeSettings, ScheduleSettings, TrainSettings
 
 ALLOWED = 1e-4
 """Relative difference of losses and of weights in float32."""

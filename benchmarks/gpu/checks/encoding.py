@@ -11,7 +11,7 @@ from benchmarks.gpu.check import Figures, require_close
 from benchmarks.gpu.sizes import ShapeName, Sizes
 from benchmarks.gpu.timing import device, seconds
 from benchmarks.gpu.world import largest_distance, load, save_model, settings_for, texts
-from trainer.model.encoder import Encoder
+from foil.trainer.model.encoder import Encoder
 
 ALLOWED = 0.01
 """1 - cosine of the two vectors of a text."""

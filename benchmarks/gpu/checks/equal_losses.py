@@ -11,10 +11,10 @@ from benchmarks.gpu.check import Figures, require_close
 from benchmarks.gpu.sizes import SMALL, Sizes
 from benchmarks.gpu.timing import device
 from benchmarks.gpu.world import load, save_model, settings_for, view_of
-from datasets_out.training.training_view import TrainingView
-from trainer.model_settings import ModelSettings
-from trainer.run.fit import fit
-from trainer.settings import EncodeSettings, ScheduleSettings
+from foil.datasets_out.training.training_view import TrainingView
+from foil.trainer.model_settings import ModelSettings
+from foil.trainer.run.fit import fit
+from foil.trainer.settings import EncodeSettings, ScheduleSettings
 
 Precision = Literal["float32", "bfloat16"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benchmarks.gpu.check import Figures, SkippedError
 from benchmarks.gpu.sizes import Sizes
-from engine.models.local_vllm import LocalVllm, LocalVllmSettings
-from engine.requests import Message, Reply, Request
+from foil.engine.models.local_vllm import LocalVllm, LocalVllmSettings
+from foil.engine.requests import Message, Reply, Request
 from tests.support.vllm.tiny_model import make_tiny_model
 
 REPO = Path(__file__).resolve().parents[3]

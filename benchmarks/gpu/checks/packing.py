@@ -10,9 +10,9 @@ from benchmarks.gpu.check import Figures, require_close
 from benchmarks.gpu.sizes import Sizes
 from benchmarks.gpu.timing import forget_peak, peak_memory, seconds
 from benchmarks.gpu.world import load, save_model, settings_for, texts
-from trainer.model.encoder import CrossAttentionBatch, Encoder, MicroBatch
-from trainer.model.packing import PackedBatch
-from trainer.text_templates import QueryPair
+from foil.trainer.model.encoder import CrossAttentionBatch, Encoder, MicroBatch
+from foil.trainer.model.packing import PackedBatch
+from foil.trainer.text_templates import QueryPair
 
 ALLOWED = 1e-4
 """Of a number of a unit vector in float32."""

@@ -12,8 +12,8 @@ from benchmarks.gpu.checks.training import train_until
 from benchmarks.gpu.sizes import JobName, Sizes
 from benchmarks.gpu.timing import forget_peak, peak_memory
 from benchmarks.gpu.world import load, save_model, view_of
-from trainer.model.encoder import load_starting_encoder
-from trainer.settings import TrainSettings
+from foil.trainer.model.encoder import load_starting_encoder
+from foil.trainer.settings import TrainSettings
 
 JOBS = Path(__file__).resolve().parents[3] / "examples" / "jobs"
 GPU_GIB: dict[JobName, int] = {"embed_300m": 24, "embed_600m": 24, "embed_4b": 80}

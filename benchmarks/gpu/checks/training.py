@@ -17,12 +17,12 @@ from benchmarks.gpu.timing import (
     seconds,
 )
 from benchmarks.gpu.world import load, save_model, settings_for, view_of
-from datasets_out.training.training_view import TrainingView
-from trainer.loss.batch_loss import add_gradients
-from trainer.model.encoder import Encoder
-from trainer.run.fit import BatchReader, fit, make_optimiser, optimise
-from trainer.run.logs import LogRow
-from trainer.settings import ScheduleSettings, TrainSettings
+from foil.datasets_out.training.training_view import TrainingView
+from foil.trainer.loss.batch_loss import add_gradients
+from foil.trainer.model.encoder import Encoder
+from foil.trainer.run.fit import BatchReader, fit, make_optimiser, optimise
+from foil.trainer.run.logs import LogRow
+from foil.trainer.settings import ScheduleSettings, TrainSettings
 
 AIM = 0.45
 """The share of the matrix rate that training should reach."""

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption, OutArgument
-from cluster.terminal import print_json, show
+from foil.cluster.commands.arguments import JsonOption, OutArgument
+from foil.cluster.terminal import print_json, show
 
 _COLUMNS = ("first", "second", "pairs", "agreed", "kappa", "low", "high")
 
@@ -22,7 +22,7 @@ def agreement(
     as_json: JsonOption = False,
 ) -> None:
     """How far judges, labels and people agree: Cohen's kappa with its interval."""
-    from cluster.desk.measures import agreements
+    from foil.cluster.desk.measures import agreements
 
     rows = agreements(out, labels)
     if as_json:

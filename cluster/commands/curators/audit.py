@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
-from cluster.terminal import print_json, say, show
-from engine.errors import UsageError
+from foil.cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
+from foil.cluster.terminal import print_json, say, show
+from foil.engine.errors import UsageError
 
 if TYPE_CHECKING:
-    from validators.audits.score import AuditScore, Share
+    from foil.validators.audits.score import AuditScore, Share
 
 _SHARES = ("label_error", "unusable", "unnatural", "given_away", "answers_lost")
 
@@ -35,7 +35,7 @@ def audit(
         return
     scores = _score(out, name, score, reader)
     if as_json:
-        from validators.audits.score import plain
+        from foil.validators.audits.score import plain
 
         print_json(plain(scores))
     else:
@@ -44,10 +44,10 @@ def audit(
 
 
 def _draw(out: Path, name: str, topics: int, seed: int, snapshot: str | None, sheet: Path) -> None:
-    from datasets_out.commits.snapshot import load_snapshot, read_accepted
-    from datasets_out.sql.audits import put_key
-    from engine.atomic_files import put_text
-    from validators.audits.sheet import draw_items, key_of, sheet_json, sheet_text
+    from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
+    from foil.datasets_out.sql.audits import put_key
+    from foil.engine.atomic_files import put_text
+    from foil.validators.audits.sheet import draw_items, key_of, sheet_json, sheet_text
 
     source = load_snapshot(out, snapshot)
     items = draw_items(read_accepted(source), topics, seed)
@@ -68,9 +68,9 @@ def _draw(out: Path, name: str, topics: int, seed: int, snapshot: str | None, sh
 def _score(out: Path, name: str, sheet: Path, reader: str) -> "list[AuditScore]":
     from dataclasses import asdict
 
-    from datasets_out.sql.audits import put_rows, read_key
-    from validators.audits.marks import read_marks
-    from validators.audits.score import audit_rows, score
+    from foil.datasets_out.sql.audits import put_rows, read_key
+    from foil.validators.audits.marks import read_marks
+    from foil.validators.audits.score import audit_rows, score
 
     key = read_key(out, name)["items"]
     rows = list(audit_rows(name, reader, read_marks(sheet, key), key))
@@ -89,9 +89,9 @@ def _show(scores: "list[AuditScore]") -> None:
 
 def _say_diversity(out: Path, snapshot: str | None) -> None:
     """How varied the run's instructions are; by meaning where an embedder is installed."""
-    from cluster.desk.embedding import embedder
-    from datasets_out.commits.snapshot import load_snapshot, read_accepted
-    from validators.audits.diversity import diversity
+    from foil.cluster.desk.embedding import embedder
+    from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
+    from foil.validators.audits.diversity import diversity
 
     found = diversity(read_accepted(load_snapshot(out, snapshot)), embedder())
     if found is None:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JobArgument, JsonOption, SetOption
-from cluster.terminal import print_json, show
+from foil.cluster.commands.arguments import JobArgument, JsonOption, SetOption
+from foil.cluster.terminal import print_json, show
 
 _FIGURES = (
     "labels", "model", "units", "relevant", "unreadable", "auc", "low", "high", "chance", "within", "accuracy", "kappa",
@@ -34,9 +34,9 @@ def calibrate(
 
     `--set error=0.1` asks for the thresholds of that error. Exit code 5 if a judge cannot be told from a coin.
     """
-    from cluster.evaluations.judges import CalibrateSettings, measure_judges, rows_of
-    from cluster.job import load_job, settings_from
-    from validators.judges.calibration import refuse_coin
+    from foil.cluster.evaluations.judges import CalibrateSettings, measure_judges, rows_of
+    from foil.cluster.job import load_job, settings_from
+    from foil.validators.judges.calibration import refuse_coin
 
     settings = settings_from(overrides or [], CalibrateSettings)
     found = measure_judges(load_job(job), on, settings, replies or Path("evaluation") / "replies" / "judges")

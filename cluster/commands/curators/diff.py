@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption
-from cluster.terminal import print_json, print_pages, say
-from engine.storage.opening import mirror_of
+from foil.cluster.commands.arguments import JsonOption
+from foil.cluster.terminal import print_json, print_pages, say
+from foil.engine.storage.opening import mirror_of
 
 
 def diff(
@@ -20,11 +20,11 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """Compare two runs: seeds, topics, outcomes, instructions and judgments that are in one alone or changed."""
-    from datasets_out.diff.run_diff import CHANGES, KINDS, diff_runs
+    from foil.datasets_out.diff.run_diff import CHANGES, KINDS, diff_runs
 
     found = diff_runs(a, b, snapshot_a, snapshot_b)
     if parquet:
-        from datasets_out.sql.output_formats import write_parquet
+        from foil.datasets_out.sql.output_formats import write_parquet
 
         write_parquet(found.rows, parquet)
     if as_json:
@@ -32,7 +32,7 @@ def diff(
         reasons = [{"before": before, "after": after, "topics": count} for before, after, count in found.reasons()]
         print_json({"topics": found.topics, "counts": found.counts, "outcomes": reasons, "examples": rows})
     else:
-        from cluster.pages.diff_page import diff_page
+        from foil.cluster.pages.diff_page import diff_page
 
         names = (_name(a, snapshot_a), _name(b, snapshot_b))
         print_pages(lambda console: diff_page(found, names, examples, console))

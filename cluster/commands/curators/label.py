@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.commands.arguments import OutArgument
-from cluster.commands.curators.view import PortOption, user_name
-from cluster.terminal import print_line, say
-from engine.errors import UsageError
+from foil.cluster.commands.arguments import OutArgument
+from foil.cluster.commands.curators.view import PortOption, user_name
+from foil.cluster.terminal import print_line, say
+from foil.engine.errors import UsageError
 
 if TYPE_CHECKING:
-    from cluster.desk.labelling import LabelSession
+    from foil.cluster.desk.labelling import LabelSession
 
 
 def label(
@@ -24,7 +24,7 @@ def label(
     port: PortOption = 0,
 ) -> None:
     """Label topics blind, by keys alone; goes on where you stopped. Marks become rows of the view `audits`."""
-    from cluster.desk.labelling import LabelSession
+    from foil.cluster.desk.labelling import LabelSession
 
     session = LabelSession(out, name or f"seed{seed}-topics{topics}", topics=topics, seed=seed)
     annotator = annotator or user_name()
@@ -36,13 +36,13 @@ def label(
 
 
 def _serve(session: "LabelSession", annotator: str, port: int) -> None:
-    from cluster.extras import need
+    from foil.cluster.extras import need
 
     need("starlette", extra="desk")
     need("uvicorn", extra="desk")
-    from cluster.desk.label_pages import TAB, LabelPages
-    from datasets_out.desk.live_run import LiveRun
-    from datasets_out.desk.server import DeskPages, serve
+    from foil.cluster.desk.label_pages import TAB, LabelPages
+    from foil.datasets_out.desk.live_run import LiveRun
+    from foil.datasets_out.desk.server import DeskPages, serve
 
     pages = DeskPages(LiveRun(session.out), annotator, [TAB])
 
@@ -55,8 +55,8 @@ def _serve(session: "LabelSession", annotator: str, port: int) -> None:
 
 def _ask_in_terminal(session: "LabelSession", annotator: str) -> None:
     """Shows item after item and reads a line of marks for each; an empty line or the end of the input stops."""
-    from validators.audits.marks import split_marks
-    from validators.audits.sheet import GUIDE, item_text
+    from foil.validators.audits.marks import split_marks
+    from foil.validators.audits.sheet import GUIDE, item_text
 
     print_line(GUIDE)
     while (number := session.next_item(annotator)) is not None:

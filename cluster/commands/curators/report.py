@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import OutArgument, SnapshotOption
-from cluster.terminal import print_line, say
-from engine.storage.opening import mirror_of
+from foil.cluster.commands.arguments import OutArgument, SnapshotOption
+from foil.cluster.terminal import print_line, say
+from foil.engine.storage.opening import mirror_of
 
 
 def report(
@@ -20,8 +20,8 @@ def report(
     snapshot: SnapshotOption = None,
 ) -> None:
     """Write one HTML page about a run: funnel, cost, instructions, labels, judges, repeats, map, topics."""
-    from cluster.desk.report import report_page
-    from engine.atomic_files import put_text
+    from foil.cluster.desk.report import report_page
+    from foil.engine.atomic_files import put_text
 
     page = report_page(out, against, snapshot=snapshot, by_meaning=by_meaning)
     path = into or out / "report.html"

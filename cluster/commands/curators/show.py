@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
-from cluster.terminal import print_data, print_pages, say
-from engine.errors import UsageError
+from foil.cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
+from foil.cluster.terminal import print_data, print_pages, say
+from foil.engine.errors import UsageError
 
 if TYPE_CHECKING:
-    from datasets_out.commits.snapshot import Snapshot
-    from datasets_out.lineage.records import ChosenTopics
+    from foil.datasets_out.commits.snapshot import Snapshot
+    from foil.datasets_out.lineage.records import ChosenTopics
 
 _SHOWN = 5
 _MOST = 1000
@@ -30,9 +30,9 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show topics: query, instructions, passages and their edits, judgments, verdicts."""
-    from datasets_out.commits.snapshot import load_snapshot
-    from datasets_out.desk.topic_view import EXCERPT_CHARS, view_topic
-    from datasets_out.lineage.records import read_topics, short_id_digits
+    from foil.datasets_out.commits.snapshot import load_snapshot
+    from foil.datasets_out.desk.topic_view import EXCERPT_CHARS, view_topic
+    from foil.datasets_out.lineage.records import read_topics, short_id_digits
 
     if record and (where or sample):
         raise UsageError("an ID names what to show; leave out --where and --sample, or the ID")
@@ -45,7 +45,7 @@ def show(
         document = {"matched": chosen.matched, "topics": [view.to_json() for view in views]}
         print_data(json.dumps(document, ensure_ascii=False) + "\n")
         return
-    from cluster.pages.topic_page import topic_pages
+    from foil.cluster.pages.topic_page import topic_pages
 
     digits = None if full else short_id_digits(source)
     print_pages(lambda console: topic_pages(views, console, digits))
@@ -54,7 +54,7 @@ def show(
 
 
 def _named(source: Snapshot, record: str) -> ChosenTopics:
-    from datasets_out.lineage.records import ChosenTopics, find_records
+    from foil.datasets_out.lineage.records import ChosenTopics, find_records
 
     matches = find_records(source, record)
     places = tuple(match.place for match in matches[:_SHOWN])
@@ -62,7 +62,7 @@ def _named(source: Snapshot, record: str) -> ChosenTopics:
 
 
 def _chosen(source: Snapshot, where: str, sample: int, seed: int) -> ChosenTopics:
-    from datasets_out.lineage.records import choose_topics
+    from foil.datasets_out.lineage.records import choose_topics
 
     chosen = choose_topics(
         source.out, where, most=sample or _SHOWN, sample_seed=seed if sample else None, snapshot=source.name or None

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.commands.arguments import SnapshotOption
-from cluster.terminal import is_interactive, lines_of_user, print_data, print_line, print_pages, say
-from engine.errors import FoilError, UsageError
-from engine.storage.opening import mirror_of
+from foil.cluster.commands.arguments import SnapshotOption
+from foil.cluster.terminal import is_interactive, lines_of_user, print_data, print_line, print_pages, say
+from foil.engine.errors import FoilError, UsageError
+from foil.engine.storage.opening import mirror_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from datasets_out.sql.result_forms import Form
+    from foil.datasets_out.sql.result_forms import Form
 
 _MOST_ROWS = 1000
 _HELP = """\
@@ -37,7 +37,7 @@ class _Asking:
     memory_bytes: int
 
     def table(self, query: str, form: Form) -> pa.Table:
-        from datasets_out.sql.query import run_sql
+        from foil.datasets_out.sql.query import run_sql
 
         return run_sql(
             self.runs,
@@ -50,7 +50,7 @@ class _Asking:
 
     def show(self, query: str, *, full: bool) -> None:
         """Prints the answer for people."""
-        from cluster.pages.rows import RowsPage
+        from foil.cluster.pages.rows import RowsPage
 
         table = self.table(query, "text")
         columns = (column.to_pylist() for column in table.slice(0, None if full else _MOST_ROWS).columns)
@@ -61,8 +61,8 @@ class _Asking:
 
     def show_schema(self, view: str = "") -> None:
         """Prints the views, or one of them, with columns, types and what they hold."""
-        from cluster.pages.rows import schema_page
-        from datasets_out.sql.schema_words import VIEW_WORDS, describe_views
+        from foil.cluster.pages.rows import schema_page
+        from foil.datasets_out.sql.schema_words import VIEW_WORDS, describe_views
 
         views = describe_views(self.runs, self.snapshot)
         if view and view not in views:
@@ -98,11 +98,11 @@ def sql(
     if schema:
         asking.show_schema()
     elif views:
-        from datasets_out.sql.views import views_script
+        from foil.datasets_out.sql.views import views_script
 
         print_data(views_script(runs, snapshot) + "\n")
     elif catalog:
-        from datasets_out.sql.catalog import write_catalog
+        from foil.datasets_out.sql.catalog import write_catalog
 
         write_catalog(runs, catalog, snapshot)
         say(f"the views are in {catalog}: duckdb -readonly {catalog}")
@@ -113,7 +113,7 @@ def sql(
 
 
 def _answer(asking: _Asking, query: str, *, as_json: bool, as_csv: bool, parquet: Path | None, full: bool) -> None:
-    from datasets_out.sql import output_formats
+    from foil.datasets_out.sql import output_formats
 
     if parquet:
         table = asking.table(query, "typed")

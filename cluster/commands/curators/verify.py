@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption
-from cluster.terminal import print_json, say
-from engine.errors import CorruptDataError, IncompleteRunError, UsageError
-from engine.storage.opening import mirror_of
+from foil.cluster.commands.arguments import JsonOption
+from foil.cluster.terminal import print_json, say
+from foil.engine.errors import CorruptDataError, IncompleteRunError, UsageError
+from foil.engine.storage.opening import mirror_of
 
 
 def verify(
@@ -28,7 +28,7 @@ def verify(
     Exit code 6 if there is damage, 11 if rows are to come. A large run can be sampled; documents, entries and journal
     are always read.
     """
-    from datasets_out.release.checksums import CHECKSUMS
+    from foil.datasets_out.release.checksums import CHECKSUMS
 
     if (out / CHECKSUMS).exists() and not (out / "run.json").exists():
         _verify_release(out, key, as_json=as_json)
@@ -39,8 +39,8 @@ def verify(
 
 
 def _verify_release(folder: Path, key: Path | None, *, as_json: bool) -> None:
-    from cluster.extras import need
-    from datasets_out.release.checksums import SIGNATURE, check_release, check_signature
+    from foil.cluster.extras import need
+    from foil.datasets_out.release.checksums import SIGNATURE, check_release, check_signature
 
     problems = check_release(folder)
     if (folder / SIGNATURE).exists():
@@ -58,8 +58,8 @@ def _verify_release(folder: Path, key: Path | None, *, as_json: bool) -> None:
 
 
 def _verify_run(out: Path, share: float, *, resume: bool, as_json: bool) -> None:
-    from datasets_out.commits.log import CommitLog
-    from datasets_out.commits.verify import verify as find_damage
+    from foil.datasets_out.commits.log import CommitLog
+    from foil.datasets_out.commits.verify import verify as find_damage
 
     if not (log := CommitLog(out)).partitions():
         log.run()  # or there is none

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import OutArgument
-from cluster.terminal import print_line, say
+from foil.cluster.commands.arguments import OutArgument
+from foil.cluster.terminal import print_line, say
 
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="The port of 127.0.0.1; 0 takes a free one.")]
 
@@ -21,13 +21,13 @@ def view(
     ] = False,
 ) -> None:
     """Look at a run in the browser: facets, search, topics with their lineage, map, SQL, notes, progress."""
-    from cluster.extras import need
+    from foil.cluster.extras import need
 
     need("starlette", extra="desk")
     need("uvicorn", extra="desk")
-    from cluster.desk.embedding import map_method
-    from datasets_out.desk.live_run import LiveRun
-    from datasets_out.desk.server import DeskPages, serve
+    from foil.cluster.desk.embedding import map_method
+    from foil.datasets_out.desk.live_run import LiveRun
+    from foil.datasets_out.desk.server import DeskPages, serve
 
     run = LiveRun(out, map_method(by_meaning=by_meaning))
     run.warm()

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption, OutArgument
-from cluster.terminal import print_data, print_pages
+from foil.cluster.commands.arguments import JsonOption, OutArgument
+from foil.cluster.terminal import print_data, print_pages
 
 
 def why(
@@ -16,9 +16,9 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """What a record is, and where it comes from: seed, prompts, model, calls, judgments, verdicts and file."""
-    from datasets_out.commits.snapshot import load_snapshot
-    from datasets_out.lineage.lineage import TOPICS_SHOWN, tree_of
-    from datasets_out.lineage.records import find_records, read_topics, short_id_digits
+    from foil.datasets_out.commits.snapshot import load_snapshot
+    from foil.datasets_out.lineage.lineage import TOPICS_SHOWN, tree_of
+    from foil.datasets_out.lineage.records import find_records, read_topics, short_id_digits
 
     source = load_snapshot(out, None)
     matches = find_records(source, record)
@@ -28,6 +28,6 @@ def why(
         print_data(json.dumps(tree.to_json(), ensure_ascii=False, default=str) + "\n")
         return
     digits = None if full else short_id_digits(source)
-    from cluster.pages.topic_page import origin_page
+    from foil.cluster.pages.topic_page import origin_page
 
     print_pages(lambda console: origin_page(matches[0], topics[0], tree, console, digits))

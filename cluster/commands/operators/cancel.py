@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import AddressOption, SubmissionArgument
-from cluster.terminal import print_line
-from engine.storage.lease import holder_of
-from engine.storage.opening import mirror_of, open_store
+from foil.cluster.commands.arguments import AddressOption, SubmissionArgument
+from foil.cluster.terminal import print_line
+from foil.engine.storage.lease import holder_of
+from foil.engine.storage.opening import mirror_of, open_store
 
 
 def cancel(
@@ -21,10 +21,10 @@ def cancel(
 
     Of several submissions for one OUT, the one that holds it is stopped.
     """
-    from cluster.extras import need
+    from foil.cluster.extras import need
 
     need("ray", extra="ray")
-    from cluster.commands.operators import ray_jobs
+    from foil.cluster.commands.operators import ray_jobs
 
     client = ray_jobs.connect(address)
     name = ray_jobs.find_job(client, submission)

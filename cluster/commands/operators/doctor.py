@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.commands.arguments import JsonOption, SetOption
-from cluster.terminal import print_json, say, show
-from engine.errors import NotReadyError, UsageError
-from engine.storage.mirrors import mirror_of, mirrored_url
+from foil.cluster.commands.arguments import JsonOption, SetOption
+from foil.cluster.terminal import print_json, say, show
+from foil.engine.errors import NotReadyError, UsageError
+from foil.engine.storage.mirrors import mirror_of, mirrored_url
 
 if TYPE_CHECKING:
-    from cluster.examining.models import Examination
+    from foil.cluster.examining.models import Examination
 
 _LONG_PROMPT = 6_000
 _STORE_S = 20.0
@@ -50,7 +50,7 @@ def doctor(
     variables and the ports of the others from every node. Notes tell what a run can do without. Each endpoint of JOB,
     or MODEL@URL alone, is asked some ten short questions and a long one; their tokens are paid for.
     """
-    from cluster.examining.models import names_model
+    from foil.cluster.examining.models import names_model
 
     facts: dict[str, Any] = {}
     if not target or not names_model(target):
@@ -84,8 +84,8 @@ def _look_around(out: Path, address: str, python: str) -> dict[str, Any]:
 
 
 def _examine(folder: Path) -> dict[str, Any]:
-    from cluster.deploy.ray_environment import differing
-    from cluster.extras import PACKAGE, libraries, version_of
+    from foil.cluster.deploy.ray_environment import differing
+    from foil.cluster.extras import PACKAGE, libraries, version_of
 
     return {
         "foil": version_of(PACKAGE),
@@ -115,8 +115,8 @@ def _problems_here(facts: dict[str, Any]) -> list[str]:
 
 def _try_bucket(url: str) -> dict[str, Any]:
     """Each law of a store, tried on the bucket -> why it does not hold; what a folder would be asked is not."""
-    from engine.storage.laws import try_laws
-    from engine.storage.object_store import ObjectStore
+    from foil.engine.storage.laws import try_laws
+    from foil.engine.storage.object_store import ObjectStore
 
     return {"out": url, "file_system": {}, "store": try_laws(ObjectStore(url, patience_s=_STORE_S))}
 
@@ -138,7 +138,7 @@ def _token_problem(environment: Mapping[str, str]) -> str:
 
 def check_models(target: str, overrides: Sequence[str], words: int) -> list[Examination]:
     """What the endpoints of a job's hosted models do, or those of MODEL@URL."""
-    from cluster.examining.models import examine, hosted_of
+    from foil.cluster.examining.models import examine, hosted_of
 
     hosted = hosted_of(target, overrides)
     for settings in hosted.values():
@@ -148,11 +148,11 @@ def check_models(target: str, overrides: Sequence[str], words: int) -> list[Exam
 
 def check_cluster(address: str, folder: Path, python: str) -> dict[str, Any]:
     """What each node of a Ray cluster sees, and what is wrong with it. Leaves nothing in the folder."""
-    from cluster.deploy.ray_environment import HEAD, HEAD_PATH, HEAD_REDIS, NETWORK, WORKER
-    from cluster.extras import need
+    from foil.cluster.deploy.ray_environment import HEAD, HEAD_PATH, HEAD_REDIS, NETWORK, WORKER
+    from foil.cluster.extras import need
 
     need("ray", extra="ray")
-    from cluster.commands.operators import ray_jobs
+    from foil.cluster.commands.operators import ray_jobs
 
     with tempfile.TemporaryDirectory(prefix=".foil-doctor-", dir=folder) as scratch:
         Path(scratch).chmod(0o777)  # a node may run as another user
@@ -163,7 +163,7 @@ def check_cluster(address: str, folder: Path, python: str) -> dict[str, Any]:
 
 def node_problems(nodes: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
     """What is wrong between the nodes: an OUT that is not shared, clocks, versions, variables, closed ports."""
-    from cluster.deploy.ray_environment import differing
+    from foil.cluster.deploy.ray_environment import differing
 
     problems = [f"{_name(node)}: {node['problem']}" for node in nodes if node["problem"]]
     seen = [node for node in nodes if not node["problem"]]
@@ -189,7 +189,7 @@ def node_problems(nodes: Sequence[Mapping[str, Any]], folder: Path) -> list[str]
 
 def node_notes(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """What a run can do without, until its head dies."""
-    from cluster.deploy.ray_environment import HEAD, HEAD_PATH, HEAD_REDIS, WORKER, differing
+    from foil.cluster.deploy.ray_environment import HEAD, HEAD_PATH, HEAD_REDIS, WORKER, differing
 
     notes = []
     for node in nodes:
@@ -221,7 +221,7 @@ def _gpus() -> list[str]:
 
 def _try_commit_steps(folder: Path) -> dict[str, str]:
     """Each file operation that a commit needs, tried in a temporary folder -> why it failed, empty if it worked."""
-    from engine.atomic_files import sync
+    from foil.engine.atomic_files import sync
 
     try:
         with tempfile.TemporaryDirectory(prefix=".foil-doctor-", dir=folder) as scratch:
@@ -278,7 +278,7 @@ def _failure(step: Callable[[], object]) -> str:
 
 
 def _print_facts(facts: dict[str, Any]) -> None:
-    from cluster.extras import install_line
+    from foil.cluster.extras import install_line
 
     if "libraries" not in facts:
         return

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import AddressOption, SubmissionArgument
+from foil.cluster.commands.arguments import AddressOption, SubmissionArgument
 
 
 def logs(
@@ -15,10 +15,10 @@ def logs(
     address: AddressOption = "http://127.0.0.1:8265",
 ) -> None:
     """What a submitted run printed so far, or with -f until it ends."""
-    from cluster.extras import need
+    from foil.cluster.extras import need
 
     need("ray", extra="ray")
-    from cluster.commands.operators import ray_jobs
+    from foil.cluster.commands.operators import ray_jobs
 
     client = ray_jobs.connect(address)
     name = ray_jobs.find_job(client, submission)

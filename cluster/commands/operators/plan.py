@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
-from cluster.terminal import print_json, print_line, say
-from engine.seeds.files.ledger import ledger_lines
-from engine.storage.opening import mirror_of
+from foil.cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
+from foil.cluster.terminal import print_json, print_line, say
+from foil.engine.seeds.files.ledger import ledger_lines
+from foil.engine.storage.opening import mirror_of
 
 if TYPE_CHECKING:
-    from cluster.job import Job
-    from cluster.planning.tries import Rates
-    from engine.planning.plan import PlanSample, Range, StageCost
-    from engine.protocols import Parts
-    from engine.settings import Settings
-    from engine.topic import Seed
+    from foil.cluster.job import Job
+    from foil.cluster.planning.tries import Rates
+    from foil.engine.planning.plan import PlanSample, Range, StageCost
+    from foil.engine.protocols import Parts
+    from foil.engine.settings import Settings
+    from foil.engine.topic import Seed
 
 _NAME_WIDTH = 27
 _COLUMNS = (("seeds", 6), ("pass", 6), ("calls", 8), ("tokens", 9), ("dollars", 10), ("paid", 6), ("hours", 7))
@@ -42,11 +42,11 @@ def plan(
     """What a job will ask and cost before it does, by the rates of a try or a run; what no rate tells is named."""
     import asyncio
 
-    from cluster.build import build_run
-    from cluster.job import load_job
-    from cluster.planning.tries import rates_for
-    from datasets_out.commits.log import CommitLog
-    from engine.planning.plan import sample_seeds
+    from foil.cluster.build import build_run
+    from foil.cluster.job import load_job
+    from foil.cluster.planning.tries import rates_for
+    from foil.datasets_out.commits.log import CommitLog
+    from foil.engine.planning.plan import sample_seeds
 
     job = load_job(job_file, overrides or [], out)
     spec = build_run(job, reuse or [])
@@ -73,8 +73,8 @@ async def _trace_alone(
     """What is really asked is paid, and kept for the run: so nobody else may work on the folder meanwhile."""
     import asyncio
 
-    from engine.storage.lease import FENCE, hold
-    from engine.storage.opening import open_store
+    from foil.engine.storage.lease import FENCE, hold
+    from foil.engine.storage.opening import open_store
 
     async with hold(open_store(job.out), takeover=False) as lease:
         opening()
@@ -88,9 +88,9 @@ async def _trace_alone(
 
 async def _trace(parts: Parts, chosen: Sequence[tuple[int, Seed]], job: Job, sample: int) -> PlanSample:
     """Renders the prompts of the chosen seeds; the first `sample` of them are really asked."""
-    from engine.flow.budget import Budget, Spend
-    from engine.planning.plan import trace_calls
-    from engine.runtime.session import spent_before
+    from foil.engine.flow.budget import Budget, Spend
+    from foil.engine.planning.plan import trace_calls
+    from foil.engine.runtime.session import spent_before
 
     budget = Budget(job.limits.budget, spent_before(parts) if sample else Spend())
     try:
@@ -104,7 +104,7 @@ class _PlanReport:
     """What is said of a plan."""
 
     def __init__(self, job: Job, seeds: int, traced: PlanSample, rates: Rates, parts: Parts) -> None:
-        from engine.planning.plan import not_seen, stages
+        from foil.engine.planning.plan import not_seen, stages
 
         self._job, self._seeds, self._traced, self._rates = job, seeds, traced, rates
         self._costs = stages(rates.funnel, traced, seeds, parts)
@@ -191,7 +191,7 @@ class _PlanReport:
 
     def _settings(self, cost: StageCost) -> Settings:
         """The model that answers a stage."""
-        from engine.protocols import for_role
+        from foil.engine.protocols import for_role
 
         settings = for_role(self._job.models, cost.role)
         assert settings is not None
@@ -199,7 +199,7 @@ class _PlanReport:
 
     def _hours_left(self, cost: StageCost) -> float | None:
         """The hours of what is not paid yet, by the job's rates and the latency seen; None if unknown."""
-        from engine.models.endpoints import HostedSettings
+        from foil.engine.models.endpoints import HostedSettings
 
         settings = self._settings(cost)
         if not isinstance(settings, HostedSettings):
@@ -222,7 +222,7 @@ _AMOUNTS = ("calls", "prompt_tokens", "completion_tokens", "usd")
 
 
 def _sum(amounts: Sequence[Range]) -> Range:
-    from engine.planning.plan import Range
+    from foil.engine.planning.plan import Range
 
     return Range(*(sum(bounds) for bounds in zip(*(amount.plain() for amount in amounts), strict=True)))
 

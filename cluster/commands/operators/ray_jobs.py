@@ -17,13 +17,13 @@ import typer
 from ray.exceptions import RayError
 from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
 
-from cluster import deploy
-from cluster.commands.arguments import ADDRESS
-from cluster.terminal import print_line
-from engine.errors import ClusterUnreachableError, UsageError
-from engine.ids import content_id
-from engine.storage.lease import submission_of
-from engine.storage.opening import mirror_of, open_store
+from foil.cluster import deploy
+from foil.cluster.commands.arguments import ADDRESS
+from foil.cluster.terminal import print_line
+from foil.engine.errors import ClusterUnreachableError, UsageError
+from foil.engine.ids import content_id
+from foil.engine.storage.lease import submission_of
+from foil.engine.storage.opening import mirror_of, open_store
 
 _POLL_S = 1.0
 _REQUEST_S = 60.0

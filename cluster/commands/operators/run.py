@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.commands.arguments import (
+from foil.cluster.commands.arguments import (
     AllOption,
     JobArgument,
     JsonOption,
@@ -18,16 +18,16 @@ from cluster.commands.arguments import (
     ReuseOption,
     SetOption,
 )
-from cluster.terminal import live_table, print_json, print_line, say, show
-from engine.errors import QueryStoppedError
-from engine.seeds.files.ledger import ledger_lines
+from foil.cluster.terminal import live_table, print_json, print_line, say, show
+from foil.engine.errors import QueryStoppedError
+from foil.engine.seeds.files.ledger import ledger_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cluster.job import Job
-    from cluster.terminal import Rows
-    from engine.flow.progress import Counts, Progress, Summary
+    from foil.cluster.job import Job
+    from foil.cluster.terminal import Rows
+    from foil.engine.flow.progress import Counts, Progress, Summary
 
 LOG = logging.getLogger(__name__)
 _OUTCOME_COLUMNS = ("what became of the topics", "topics")
@@ -84,7 +84,7 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run a job, or resume it where it stopped; a finished job is a no-op."""
-    from cluster.job import load_job
+    from foil.cluster.job import load_job
 
     job = load_job(job_file, [*(overrides or []), *(_GO_ON if go_on else ())], out)
     run_and_show(job, reuse or [], takeover=takeover, retry_failed=retry_failed, as_json=as_json)
@@ -92,9 +92,9 @@ def run(
 
 def run_and_show(job: Job, reuse: Sequence[Path], *, takeover: bool, as_json: bool, retry_failed: bool = False) -> None:
     """Runs a checked job with its progress and its funnel. Raises Exit with the run's exit code, if it is not 0."""
-    from cluster.run_job import run_job
-    from datasets_out.commits.log import CommitLog
-    from engine.flow.progress import status
+    from foil.cluster.run_job import run_job
+    from foil.datasets_out.commits.log import CommitLog
+    from foil.engine.flow.progress import status
 
     if job.runtime.log_format == "json":
         printer = ProgressPrinter(None, lambda line: LOG.info(line.strip()))
@@ -184,9 +184,9 @@ def _validator_rows(counts: Counts, names: Sequence[str]) -> list[tuple[str, ...
 
 
 def _print_funnel(summary: Summary, job: Job) -> None:
-    from cluster.seeds.mixed import MixedSettings
-    from prompts.recipes.mixed import MixedRecipeSettings
-    from validators.catalog import SCREENS
+    from foil.cluster.seeds.mixed import MixedSettings
+    from foil.prompts.recipes.mixed import MixedRecipeSettings
+    from foil.validators.catalog import SCREENS
 
     counts = summary.counts
     title = f"{job.out}: {summary.partitions:,} partitions in {summary.seconds:.1f} s"
@@ -217,7 +217,7 @@ def _balance(summary: Summary) -> str:
 
 def _print_sources(job: Job) -> None:
     """The funnel of each corpus and recipe; a run too large to be counted in a minute has it from `foil sql` alone."""
-    from datasets_out.sql.query import run_sql
+    from foil.datasets_out.sql.query import run_sql
 
     try:
         rows = run_sql(job.out, _BY_SOURCE).to_pylist()

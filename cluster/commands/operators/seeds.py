@@ -6,18 +6,18 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JobArgument, SetOption
-from cluster.terminal import byte_bars, print_line, say, show
-from engine.errors import UsageError
-from engine.seeds.files.ledger import ledger_lines
+from foil.cluster.commands.arguments import JobArgument, SetOption
+from foil.cluster.terminal import byte_bars, print_line, say, show
+from foil.engine.errors import UsageError
+from foil.engine.seeds.files.ledger import ledger_lines
 
 
 def preview(
     job_file: JobArgument, overrides: SetOption = None, count: Annotated[int, typer.Option(min=1, help="Seeds.")] = 3
 ) -> None:
     """Show the first seeds of a job's corpus as the recipe will get them."""
-    from cluster.catalog import open_seeds
-    from cluster.job import load_job
+    from foil.cluster.catalog import open_seeds
+    from foil.cluster.job import load_job
 
     reader = open_seeds(load_job(job_file, overrides or []).seeds)
     for seed in islice(reader, count):
@@ -34,7 +34,7 @@ def fetch(
     revision: Annotated[str, typer.Option(help="Of a data set of the hub. Default: as fetched, or newest.")] = "",
 ) -> None:
     """Download a public corpus at one revision, with checksums. Says which files you must download yourself."""
-    from engine.seeds.files import download
+    from foil.engine.seeds.files import download
 
     if to and not name:
         raise UsageError(f"--to {to} says where, but no corpus is named; `foil seeds fetch` lists them")
@@ -49,10 +49,10 @@ def fetch(
     if revision and not corpus.hub:
         raise UsageError(f"--revision {revision} is of what the hub lists, and {name} is pinned; leave it out")
     if corpus.hub:
-        from cluster.extras import need
+        from foil.cluster.extras import need
 
         need("huggingface_hub", extra="train")
-        from cluster.seeds.hub_files import listed_corpus
+        from foil.cluster.seeds.hub_files import listed_corpus
 
         corpus = listed_corpus(corpus, folder, revision)
     say(f"licence of {name}: {corpus.licence}")

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from cluster.commands.arguments import JsonOption, OutArgument
-from cluster.terminal import print_json, print_line, show
-from engine.seeds.files.ledger import ledger_lines
+from foil.cluster.commands.arguments import JsonOption, OutArgument
+from foil.cluster.terminal import print_json, print_line, show
+from foil.engine.seeds.files.ledger import ledger_lines
 
 
 def status(out: OutArgument, as_json: JsonOption = False) -> None:
     """How far a run is: planned, accepted, rejected, failed, calls, tokens, cost. Reads commit entries only."""
-    from datasets_out.commits.log import CommitLog
-    from engine.flow import progress
+    from foil.datasets_out.commits.log import CommitLog
+    from foil.engine.flow import progress
 
     log = CommitLog(out)
     log.run()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.commands.arguments import (
+from foil.cluster.commands.arguments import (
     AddressOption,
     AllOption,
     JobArgument,
@@ -25,17 +25,17 @@ from cluster.commands.arguments import (
     ReuseOption,
     SetOption,
 )
-from cluster.deploy.ray_environment import NETWORK, STOP_WAIT, stop_wait_s
-from cluster.terminal import print_line, say
-from engine.errors import ClusterUnreachableError, UsageError
-from engine.keys import holds_key, know_key
-from engine.models.endpoints import HostedSettings
-from engine.settings import Settings
-from engine.storage.lease import SUBMISSION
-from engine.storage.opening import open_store
+from foil.cluster.deploy.ray_environment import NETWORK, STOP_WAIT, stop_wait_s
+from foil.cluster.terminal import print_line, say
+from foil.engine.errors import ClusterUnreachableError, UsageError
+from foil.engine.keys import holds_key, know_key
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.settings import Settings
+from foil.engine.storage.lease import SUBMISSION
+from foil.engine.storage.opening import open_store
 
 if TYPE_CHECKING:
-    from cluster.commands.operators.ray_jobs import RayJobs
+    from foil.cluster.commands.operators.ray_jobs import RayJobs
 
 _EXCLUDED = (".git", ".venv*", "venv", "__pycache__", ".*_cache", ".hypothesis", "node_modules", "*.egg-info")
 _EXCLUDED_HERE = ("benchmarks", "tests", "datasets_out/data", "out")
@@ -70,14 +70,14 @@ def submit(
     keys (.env, *.pem, key, ...), that hold one (sk-..., a private key) or that the job reads one from, nor your
     environment, but for Ray's own network settings; what git ignores stays too. Says what is sent and what is left out.
     """
-    from cluster.extras import need
-    from cluster.job import load_job
+    from foil.cluster.extras import need
+    from foil.cluster.job import load_job
 
     need("ray", extra="ray")
     job = load_job(job_file, overrides or [], out)
     if job.runtime.kind != "ray":
         raise UsageError(f"{job_file}: runtime.kind is {job.runtime.kind!r}; to submit it set kind: ray and workers: N")
-    from cluster.commands.operators import ray_jobs
+    from foil.cluster.commands.operators import ray_jobs
 
     _know_keys(job.models.values())
     flags = [*(["--all"] if go_on else ()), *(["--retry-failed"] if retry_failed else ())]
@@ -99,7 +99,7 @@ def _know_keys(models: Iterable[Settings]) -> None:
 
 
 def _wait(client: RayJobs, name: str) -> None:
-    from cluster.commands.operators import ray_jobs
+    from foil.cluster.commands.operators import ray_jobs
 
     try:
         ray_jobs.end_like(name, ray_jobs.follow(client, name))
@@ -119,7 +119,7 @@ def command_of(
         )
     settings = [part for override in overrides for part in ("--set", override)]
     reused = [part for folder in reuse for part in ("--reuse", open_store(folder.resolve()).url)]
-    return [python, "-m", "cluster", "run", str(inside.relative_to(home)), *settings, *reused, *flags, "--out", out]
+    return [python, "-m", "foil", "run", str(inside.relative_to(home)), *settings, *reused, *flags, "--out", out]
 
 
 def _variables(drain_s: float) -> dict[str, str]:
@@ -143,6 +143,8 @@ def _send(
             target = Path(folder) / file.relative_to(Path.cwd())
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, target)
+        for link in package_links(Path.cwd()):
+            (Path(folder) / link).symlink_to(Path.cwd().joinpath(link).readlink())
         runtime_env = {"working_dir": folder, "env_vars": variables}
         try:
             client.submit_job(entrypoint=shlex.join(command), submission_id=name, runtime_env=runtime_env)
@@ -161,8 +163,8 @@ def checked_files(folder: Path, job_file: Path) -> tuple[list[Path], list[str]]:
 def files_to_send(folder: Path) -> tuple[list[Path], list[str]]:
     """The files of a checkout that a run needs, and the names left out because they may be secrets.
 
-    What git ignores is left out silently, and so are links, caches, environments, tests and data. Price: one walk, and
-    one look through each file.
+    What git ignores is left out silently, and so are links (but `package_links`), caches, environments, tests and data.
+    Price: one walk, and one look through each file.
     """
     sent, left_out = [], []
     for path in _candidates(folder):
@@ -175,6 +177,12 @@ def files_to_send(folder: Path) -> tuple[list[Path], list[str]]:
         elif path.is_file() and not path.is_symlink():
             (left_out.append(f"{inside} (holds a key)") if holds_key(path) else sent.append(path))
     return sorted(sent), sorted(left_out)
+
+
+def package_links(folder: Path) -> list[Path]:
+    """Where a checkout of Foil lies here: the links by which its folders are imported as `foil.NAME`."""
+    links = sorted((folder / "foil").glob("*"))
+    return [link.relative_to(folder) for link in links if link.is_symlink() and link.resolve() == folder / link.name]
 
 
 def _candidates(folder: Path) -> Iterator[Path]:

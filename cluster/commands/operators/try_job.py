@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
-from cluster.terminal import live_table, print_json, print_line, say, show
-from engine.seeds.files.ledger import ledger_lines
+from foil.cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
+from foil.cluster.terminal import live_table, print_json, print_line, say, show
+from foil.engine.seeds.files.ledger import ledger_lines
 
 if TYPE_CHECKING:
-    from cluster.job import Job
-    from engine.planning.funnel import Change, Ending, Funnel, StageCounts
-    from engine.requests import Request
+    from foil.cluster.job import Job
+    from foil.engine.planning.funnel import Change, Ending, Funnel, StageCounts
+    from foil.engine.requests import Request
 
 _STAGE_COLUMNS = (
     ("sent", 5),
@@ -51,10 +51,10 @@ def try_(
     """Run the first seeds beside `out`, and show the funnel stage by stage, its cost, and what to change."""
     import asyncio
 
-    from cluster.commands.operators.run import ProgressPrinter
-    from cluster.job import load_job
-    from cluster.planning.tries import funnel_in, try_job
-    from cluster.run_job import run_job
+    from foil.cluster.commands.operators.run import ProgressPrinter
+    from foil.cluster.job import load_job
+    from foil.cluster.planning.tries import funnel_in, try_job
+    from foil.cluster.run_job import run_job
 
     whole = load_job(job_file, overrides or [], out)
     job, paid = try_job(whole, seeds, reuse or [])
@@ -79,11 +79,11 @@ async def _prompts(job: Job, funnel: Funnel) -> Mapping[str, Request]:
     """The requests behind the examples, by id: their seeds once more, from the journal alone."""
     from itertools import islice
 
-    from cluster.build import build_parts
-    from cluster.catalog import open_seeds
-    from engine.flow.journal_reading import ReplyArchive
-    from engine.planning.replay import replay_seed
-    from engine.storage.opening import open_store
+    from foil.cluster.build import build_parts
+    from foil.cluster.catalog import open_seeds
+    from foil.engine.flow.journal_reading import ReplyArchive
+    from foil.engine.planning.replay import replay_seed
+    from foil.engine.storage.opening import open_store
 
     wanted = {ending.example.seed_id for ending in funnel.endings if ending.example.call}
     if not wanted:
@@ -223,7 +223,7 @@ class _TryReport:
 
     def _setting(self, ending: Ending) -> str:
         """What to change in the job."""
-        from cluster.commands.operators.run import REMEDIES
+        from foil.cluster.commands.operators.run import REMEDIES
 
         names = [str(validator.model_dump()["kind"]) for validator in self._job.validators]
         if ending.place in names:

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster.commands.arguments import OutArgument
-from cluster.terminal import print_line
+from foil.cluster.commands.arguments import OutArgument
+from foil.cluster.terminal import print_line
 
 _WINDOW_S = 60.0
 """The rate is that of the last minute, so that a run which slows down shows it."""
@@ -33,7 +33,7 @@ def watch(
     Where no seed ended for 30 s, it says so and gives no time left. Where the run has not written for 30 s, its driver
     was killed, or its machine is cut off.
     """
-    from datasets_out.commits.log import CommitLog
+    from foil.datasets_out.commits.log import CommitLog
 
     log = CommitLog(out)
     log.run()
@@ -133,7 +133,7 @@ def _ended(session: dict[str, Any]) -> int:
 
 def _newest_session(out: Path) -> dict[str, Any]:
     """The newest session file that reads; {} if there is none."""
-    from engine.storage.opening import open_store
+    from foil.engine.storage.opening import open_store
 
     store = open_store(out)
     for key in sorted((each.key for each in store.list_objects("sessions")), reverse=True):

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption, OutArgument
-from cluster.terminal import print_json, say
-from engine.storage.opening import open_store
+from foil.cluster.commands.arguments import JsonOption, OutArgument
+from foil.cluster.terminal import print_json, say
+from foil.engine.storage.opening import open_store
 
 
 def compact(
@@ -21,7 +21,7 @@ def compact(
     What readers see stays the same, and so does every digest. The small files stay until `foil gc`, a day later. Exit
     code 12 while a run holds OUT.
     """
-    from datasets_out.compaction.packing import compact_run
+    from foil.datasets_out.compaction.packing import compact_run
 
     done = compact_run(out, target_mb << 20)
     if as_json:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.commands.arguments import JsonOption, SetOption, SnapshotOption
-from cluster.onnx_files import LEAST_COSINE, need_onnx, show_export
-from cluster.terminal import print_json, say, show
-from engine.errors import UsageError
-from engine.storage.opening import mirror_of
+from foil.cluster.commands.arguments import JsonOption, SetOption, SnapshotOption
+from foil.cluster.onnx_files import LEAST_COSINE, need_onnx, show_export
+from foil.cluster.terminal import print_json, say, show
+from foil.engine.errors import UsageError
+from foil.engine.storage.opening import mirror_of
 
 if TYPE_CHECKING:
-    from datasets_out.release.release import WrittenRelease
+    from foil.datasets_out.release.release import WrittenRelease
 
 
 class Format(StrEnum):
@@ -105,9 +105,9 @@ def _export_onnx(model: Path, *, int8: bool, least_cosine: float, as_json: bool)
 
 
 def _export_notebook(out: Path, into: Path, snapshot: str | None) -> None:
-    from datasets_out.commits.snapshot import load_snapshot
-    from datasets_out.release.formats.notebook import NOTEBOOK, notebook_text
-    from engine.atomic_files import put_text
+    from foil.datasets_out.commits.snapshot import load_snapshot
+    from foil.datasets_out.release.formats.notebook import NOTEBOOK, notebook_text
+    from foil.engine.atomic_files import put_text
 
     load_snapshot(out, snapshot)  # or there is none
     if (into / NOTEBOOK).exists():
@@ -132,10 +132,10 @@ def _release(
 ) -> WrittenRelease:
     from functools import partial
 
-    from cluster.extras import need
-    from cluster.releases import ordering
-    from datasets_out.release.formats.catalog import FORMATS
-    from datasets_out.release.release import ReleaseOrder, parse_splits, write_release
+    from foil.cluster.extras import need
+    from foil.cluster.releases import ordering
+    from foil.datasets_out.release.formats.catalog import FORMATS
+    from foil.datasets_out.release.release import ReleaseOrder, parse_splits, write_release
 
     if key_file:
         need("cryptography", extra="cloud")

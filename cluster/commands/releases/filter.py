@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
-from cluster.terminal import print_json, say, show
-from engine.errors import UsageError
-from engine.seeds.files.text_files import read_text
-from engine.storage.opening import mirror_of
+from foil.cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
+from foil.cluster.terminal import print_json, say, show
+from foil.engine.errors import UsageError
+from foil.engine.seeds.files.text_files import read_text
+from foil.engine.storage.opening import mirror_of
 
 if TYPE_CHECKING:
-    from datasets_out.curation.derived_run import DerivedRun
+    from foil.datasets_out.curation.derived_run import DerivedRun
 
 IntoArgument = Annotated[Path, typer.Argument(parser=mirror_of, metavar="INTO", help="A folder for the new run.")]
 
@@ -34,8 +34,8 @@ def filter_(
     as_json: JsonOption = False,
 ) -> None:
     """Write a run in which only chosen topics are accepted; the others are rejected rows, `filtered` or `balanced`."""
-    from datasets_out.commits.snapshot import load_snapshot
-    from datasets_out.curation.choosing import Choice, filter_run
+    from foil.datasets_out.commits.snapshot import load_snapshot
+    from foil.datasets_out.curation.choosing import Choice, filter_run
 
     source = load_snapshot(out, snapshot, verify=True)
     _show(filter_run(source, into, Choice(where, balance, at_most, heldout)), as_json=as_json)
@@ -53,8 +53,8 @@ def drop(
     as_json: JsonOption = False,
 ) -> None:
     """Write a run without some topics: they stay as rejected rows with the reason that you give."""
-    from datasets_out.commits.snapshot import load_snapshot
-    from datasets_out.curation.choosing import drop_topics
+    from foil.datasets_out.commits.snapshot import load_snapshot
+    from foil.datasets_out.curation.choosing import drop_topics
 
     names = [*(topics or []), *(_lines(ids_file) if ids_file else [])]
     if not names:
@@ -67,7 +67,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _show(run: DerivedRun, *, as_json: bool) -> None:
-    from datasets_out.commits.log import CommitLog
+    from foil.datasets_out.commits.log import CommitLog
 
     counts = CommitLog(run.snapshot.out).sums().counts.topics
     if as_json:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption, OutArgument
-from cluster.terminal import print_json, say, show
+from foil.cluster.commands.arguments import JsonOption, OutArgument
+from foil.cluster.terminal import print_json, say, show
 
 _WORDS = {
     "staging": "unfinished files",
@@ -28,7 +28,7 @@ def gc(
 
     The replies of a removed journal are gone for `--reuse`; those that made topics stand in the table `calls`.
     """
-    from datasets_out.curation.collection import collect
+    from foil.datasets_out.curation.collection import collect
 
     found = collect(out, journal_days, dry_run=dry_run)
     if as_json:

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption
-from cluster.terminal import print_json, show
-from engine.storage.opening import mirror_of
+from foil.cluster.commands.arguments import JsonOption
+from foil.cluster.terminal import print_json, show
+from foil.engine.storage.opening import mirror_of
 
 
 def merge(
@@ -29,9 +29,9 @@ def merge(
     With --near-duplicates, the query and its relevant passages are compared by their three-word sequences (Jaccard
     similarity; candidates by MinHash). Topics of one run are not compared with each other.
     """
-    from datasets_out.commits.merge import merge as merge_runs
-    from datasets_out.commits.snapshot import load_snapshot
-    from validators.overlap.topic_repeats import TopicRepeats
+    from foil.datasets_out.commits.merge import merge as merge_runs
+    from foil.datasets_out.commits.snapshot import load_snapshot
+    from foil.validators.overlap.topic_repeats import TopicRepeats
 
     sources = [load_snapshot(out, None, verify=True) for out in outs]
     merged = merge_runs(sources, into, TopicRepeats(near_duplicates) if near_duplicates else None)

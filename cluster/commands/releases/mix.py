@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import OutArgument, SnapshotOption
-from cluster.terminal import show
+from foil.cluster.commands.arguments import OutArgument, SnapshotOption
+from foil.cluster.terminal import show
 
 
 def mix(
@@ -15,8 +15,8 @@ def mix(
     snapshot: SnapshotOption = None,
 ) -> None:
     """Write Dual-View's mixes of a run with both views, each as a run: ins_orig, ins_dv, all_orig, all_dv."""
-    from datasets_out.commits.snapshot import load_snapshot
-    from datasets_out.training.row_mixes import write_mixes
+    from foil.datasets_out.commits.snapshot import load_snapshot
+    from foil.datasets_out.training.row_mixes import write_mixes
 
     mixes = write_mixes(load_snapshot(out, snapshot, verify=True), into)
     rows = [(name, run.out, run.rows("topics"), run.rows("intents"), run.digest[:16]) for name, run in mixes.items()]

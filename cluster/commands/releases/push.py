@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption
-from cluster.terminal import print_json, say
-from engine.errors import IncompleteRunError, UsageError
+from foil.cluster.commands.arguments import JsonOption
+from foil.cluster.terminal import print_json, say
+from foil.engine.errors import IncompleteRunError, UsageError
 
 ReleaseArgument = Annotated[Path, typer.Argument(help="The folder of a release, as `foil export` wrote it.")]
 
@@ -28,11 +28,11 @@ def push(
 
     The hub is that of HF_ENDPOINT and HF_TOKEN, the bucket that of AWS_ENDPOINT_URL and AWS's keys.
     """
-    from cluster.extras import need
-    from datasets_out.release.pushing import push as push_release
-    from datasets_out.release.targets.bucket import S3Prefix
-    from datasets_out.release.targets.hub import HubRepository
-    from datasets_out.release.targets.target import PushTarget
+    from foil.cluster.extras import need
+    from foil.datasets_out.release.pushing import push as push_release
+    from foil.datasets_out.release.targets.bucket import S3Prefix
+    from foil.datasets_out.release.targets.hub import HubRepository
+    from foil.datasets_out.release.targets.target import PushTarget
 
     open_target: Callable[[], PushTarget]
     if target.startswith("s3://"):
@@ -61,8 +61,8 @@ def restore(
 
     Exit code 11 if some are not in that corpus; their rows stay withheld.
     """
-    from cluster.releases.ordering import seeds_of
-    from datasets_out.release.restoring import restore as restore_release
+    from foil.cluster.releases.ordering import seeds_of
+    from foil.datasets_out.release.restoring import restore as restore_release
 
     restored = restore_release(folder, seeds_of(seeds), into)
     where = into or folder

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption, OutArgument, ReuseOption, SetOption, SnapshotOption
-from engine.errors import UsageError
+from foil.cluster.commands.arguments import JsonOption, OutArgument, ReuseOption, SetOption, SnapshotOption
+from foil.engine.errors import UsageError
 
 if TYPE_CHECKING:
-    from cluster.job import Job
+    from foil.cluster.job import Job
 
 
 def revalidate(
@@ -28,8 +28,8 @@ def revalidate(
     as_json: JsonOption = False,
 ) -> None:
     """Put the rows of a run, rejected ones too, through the validators of a job; only new judgments are paid."""
-    from cluster.commands.operators.run import run_and_show
-    from cluster.job import load_job
+    from foil.cluster.commands.operators.run import run_and_show
+    from foil.cluster.job import load_job
 
     job = _over_stored(load_job(job_file, overrides or [], into), out, snapshot)
     run_and_show(job, [*(reuse or []), *_with_sources(out)], takeover=takeover, as_json=as_json)
@@ -37,8 +37,8 @@ def revalidate(
 
 def _with_sources(out: Path) -> list[Path]:
     """The run and those behind it, as far as they are still there: whose journals may have the replies of judges."""
-    from cluster.planning.tries import has_run
-    from datasets_out.commits.origins import read_sources
+    from foil.cluster.planning.tries import has_run
+    from foil.datasets_out.commits.origins import read_sources
 
     found = [out]
     for run in found:
@@ -48,8 +48,8 @@ def _with_sources(out: Path) -> list[Path]:
 
 def _over_stored(job: Job, out: Path, snapshot: str | None) -> Job:
     """The job over all rows of a run: its seeds and recipe are those rows, its limits of seeds do not count."""
-    from cluster.seeds.stored_topics import StoredTopicsSettings
-    from prompts.recipes.stored import StoredSettings
+    from foil.cluster.seeds.stored_topics import StoredTopicsSettings
+    from foil.prompts.recipes.stored import StoredSettings
 
     if job.out.resolve() == out.resolve():
         raise UsageError(

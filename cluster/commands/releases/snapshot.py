@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption
-from cluster.terminal import print_json, say, show
-from engine.errors import UsageError
-from engine.storage.opening import mirror_of
+from foil.cluster.commands.arguments import JsonOption
+from foil.cluster.terminal import print_json, say, show
+from foil.engine.errors import UsageError
+from foil.engine.storage.opening import mirror_of
 
 _USAGE = "foil snapshot create OUT NAME | list OUT | diff OUT NAME [NAME]"
 _ACTIONS = {"create": (2, 2), "list": (1, 1), "diff": (2, 3)}
@@ -40,14 +40,14 @@ def snapshot(
 
 
 def _create(out: Path, name: str) -> None:
-    from datasets_out.commits.snapshot import take_snapshot
+    from foil.datasets_out.commits.snapshot import take_snapshot
 
     new_snapshot = take_snapshot(out, name)
     print_json({"name": name, "digest": new_snapshot.digest, "topics": new_snapshot.rows("topics")})
 
 
 def _list(out: Path, *, as_json: bool) -> None:
-    from datasets_out.commits.snapshot import load_snapshot, snapshot_names
+    from foil.datasets_out.commits.snapshot import load_snapshot, snapshot_names
 
     found = [load_snapshot(out, None), *(load_snapshot(out, name) for name in snapshot_names(out))]
     if as_json:
@@ -58,8 +58,8 @@ def _list(out: Path, *, as_json: bool) -> None:
 
 
 def _diff(out: Path, first: str, second: str | None, *, as_json: bool) -> None:
-    from datasets_out.commits.snapshot import load_snapshot
-    from datasets_out.commits.snapshot_diff import diff
+    from foil.datasets_out.commits.snapshot import load_snapshot
+    from foil.datasets_out.commits.snapshot_diff import diff
 
     found = diff(load_snapshot(out, first), load_snapshot(out, second))
     if as_json:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import FolderOption, JsonOption, SetOption
+from foil.cluster.commands.arguments import FolderOption, JsonOption, SetOption
 
 
 def ablate(
@@ -18,9 +18,9 @@ def ablate(
 
     Tables go to OUT/ablation.md and OUT/ablation.jsonl.
     """
-    from cluster.extras import need
+    from foil.cluster.extras import need
 
     need("sentence_transformers", extra="train")
-    from cluster.ablations.run import ablate_file
+    from foil.cluster.ablations.run import ablate_file
 
     ablate_file(file, overrides or [], out, as_json=as_json)

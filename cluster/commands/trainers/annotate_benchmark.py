@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption, SetOption
-from engine.errors import UsageError
+from foil.cluster.commands.arguments import JsonOption, SetOption
+from foil.engine.errors import UsageError
 
 
 def annotate(
@@ -24,8 +24,8 @@ def annotate(
 
     `--set about="..."` tells the model what the collection is. Nothing is published without a reader's yes.
     """
-    from cluster.benchmarks.annotating import apply_instructions, draft_instructions
-    from cluster.extras import need
+    from foil.cluster.benchmarks.annotating import apply_instructions, draft_instructions
+    from foil.cluster.extras import need
 
     need("sentence_transformers", extra="train")
     if model and sheet and not marked and not into:

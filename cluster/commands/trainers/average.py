@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption
-from cluster.terminal import print_json, say
+from foil.cluster.commands.arguments import JsonOption
+from foil.cluster.terminal import print_json, say
 
 
 def average(
@@ -21,10 +21,10 @@ def average(
     as_json: JsonOption = False,
 ) -> None:
     """Average the weights of models that began with one base: other seeds, settings or data."""
-    from cluster.extras import need
+    from foil.cluster.extras import need
 
     need("sentence_transformers", extra="train")
-    from trainer.run.average import average_models
+    from foil.trainer.run.average import average_models
 
     command = shlex.join(["foil", "average", *map(str, models), "--out", str(out), "--share", f"{share:g}"])
     made = average_models(models, out, share, command)

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from cluster.terminal import byte_bars, print_line, say, show
+from foil.cluster.terminal import byte_bars, print_line, say, show
 
 
 def list_benchmarks() -> None:
     """List the benchmarks by the layout of their files."""
-    from trainer.benchmarks.catalog import KINDS
+    from foil.trainer.benchmarks.catalog import KINDS
 
     rows = [(name, kind.about, kind.measures, kind.licence) for name, kind in KINDS.items()]
     show(["benchmark", "what it is", "measures", "licence"], rows)
@@ -18,7 +18,7 @@ def list_benchmarks() -> None:
 
 def show_benchmark(name: Annotated[str, typer.Argument(help="One that `foil benchmarks list` names.")]) -> None:
     """Show where a benchmark's files come from, their licence and what to bring."""
-    from trainer.benchmarks.catalog import kind_named
+    from foil.trainer.benchmarks.catalog import kind_named
 
     kind = kind_named(name)
     rows = [
@@ -39,11 +39,11 @@ def fetch_benchmark(
 
     A task of mteb needs none of this: `mteb:TASK` fetches its pinned revision when it is first read.
     """
-    from cluster.extras import need
-    from engine.seeds.files import download
+    from foil.cluster.extras import need
+    from foil.engine.seeds.files import download
 
     need("huggingface_hub", extra="train")
-    from cluster.benchmarks.fetching import benchmark_files
+    from foil.cluster.benchmarks.fetching import benchmark_files
 
     folder = to or Path("benchmarks") / name
     files = benchmark_files(name, folder, only, revision)

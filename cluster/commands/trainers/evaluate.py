@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import FolderOption, JsonOption, SetOption
-from engine.errors import UsageError
+from foil.cluster.commands.arguments import FolderOption, JsonOption, SetOption
+from foil.engine.errors import UsageError
 
 
 def evaluate(
@@ -42,17 +42,17 @@ def evaluate(
     openai:MODEL@URL, rerank:MODEL. `foil benchmarks list` names the benchmarks. Results go to OUT/results.jsonl, those
     of --prompts to OUT/prompts.jsonl.
     """
-    from cluster.extras import need
+    from foil.cluster.extras import need
 
     need("sentence_transformers", extra="train")
-    from trainer.data.instructions import instructions_named
+    from foil.trainer.data.instructions import instructions_named
 
     given, how = subjects or [], instructions_named(instructions)
     if (prompts or how != "given") and card:
         raise UsageError("--card is for results under the benchmark's own instructions; leave it or the others out")
     if on and prompts:
-        from cluster.evaluations.benchmarks import DEFAULT_OUT
-        from cluster.evaluations.prompts import search_prompts
+        from foil.cluster.evaluations.benchmarks import DEFAULT_OUT
+        from foil.cluster.evaluations.prompts import search_prompts
 
         if how != "given" or runs:
             raise UsageError("--prompts goes without --instructions and --runs; leave them out")
@@ -61,14 +61,14 @@ def evaluate(
             out=out or DEFAULT_OUT, as_json=as_json,
         )  # fmt: skip
     elif on:
-        from cluster.evaluations.benchmarks import DEFAULT_OUT, evaluate_benchmarks
+        from foil.cluster.evaluations.benchmarks import DEFAULT_OUT, evaluate_benchmarks
 
         evaluate_benchmarks(
             given, on, overrides=overrides or [], measures=measures or [], first=first, out=out or DEFAULT_OUT,
             instructions=how, keep_runs=runs, into_cards=card, as_json=as_json,
         )  # fmt: skip
     elif len(given) == 1 and not (measures or runs or card or prompts):
-        from cluster.evaluations.topics import evaluate_job
+        from foil.cluster.evaluations.topics import evaluate_job
 
         evaluate_job(Path(given[0]), overrides or [], out, instructions=how, as_json=as_json)
     else:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption, SetOption, SnapshotOption
+from foil.cluster.commands.arguments import JsonOption, SetOption, SnapshotOption
 
 
 def make(
@@ -36,8 +36,8 @@ def make(
     Of a run it takes the held-out topics. Queries that stand in what the run, or one named by --against, trains on are
     left out, and counted. `--set queries=100 --set documents=10000` samples both, if systems keep their ranking.
     """
-    from cluster.benchmarks.making import make_benchmark
-    from cluster.extras import need
+    from foil.cluster.benchmarks.making import make_benchmark
+    from foil.cluster.extras import need
 
     need("sentence_transformers", extra="train")
     make_benchmark(

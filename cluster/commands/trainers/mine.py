@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption, OutArgument, SetOption, SnapshotOption
+from foil.cluster.commands.arguments import JsonOption, OutArgument, SetOption, SnapshotOption
 
 
 def mine(
@@ -19,8 +19,8 @@ def mine(
     as_json: JsonOption = False,
 ) -> None:
     """Write a run with mined hard negatives: `--set miner=bm25`, or `miner=model` with `model=DIRECTORY`."""
-    from cluster.extras import need
-    from cluster.mining import mine_run
+    from foil.cluster.extras import need
+    from foil.cluster.mining import mine_run
 
     if "miner=model" in (overrides or []):
         need("sentence_transformers", extra="train")

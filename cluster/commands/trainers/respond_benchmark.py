@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption, SetOption
+from foil.cluster.commands.arguments import JsonOption, SetOption
 
 
 def respond(
@@ -19,8 +19,8 @@ def respond(
 
     Writes FOLDER/responses_MODEL.jsonl, which `foil benchmarks make ifeval:FOLDER` takes. No reply is paid twice.
     """
-    from cluster.benchmarks.responding import draw_responses
-    from cluster.extras import need
+    from foil.cluster.benchmarks.responding import draw_responses
+    from foil.cluster.extras import need
 
     need("sentence_transformers", extra="train")
     draw_responses(source, model, overrides or [], replies, as_json=as_json)

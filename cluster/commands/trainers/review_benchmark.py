@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption, SetOption
-from engine.errors import UsageError
+from foil.cluster.commands.arguments import JsonOption, SetOption
+from foil.engine.errors import UsageError
 
 
 def review(
@@ -29,8 +29,8 @@ def review(
 
     In doubt are unjudged documents that several systems rank high, and relevant ones that half of them do not find.
     """
-    from cluster.benchmarks.review import apply_review, draw_review
-    from cluster.extras import need
+    from foil.cluster.benchmarks.review import apply_review, draw_review
+    from foil.cluster.extras import need
 
     need("sentence_transformers", extra="train")
     if sheet and not marked and not into:

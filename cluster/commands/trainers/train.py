@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JobArgument, JsonOption, OutOption, SetOption
-from cluster.onnx_files import need_onnx, show_export
-from cluster.terminal import print_json, say
-from engine.errors import UsageError
+from foil.cluster.commands.arguments import JobArgument, JsonOption, OutOption, SetOption
+from foil.cluster.onnx_files import need_onnx, show_export
+from foil.cluster.terminal import print_json, say
+from foil.engine.errors import UsageError
 
 
 class Export(StrEnum):
@@ -31,9 +31,9 @@ def train(
 
     The model goes to OUT/model.
     """
-    from cluster.extras import need
-    from cluster.job import load_job
-    from cluster.training import train_job, train_settings
+    from foil.cluster.extras import need
+    from foil.cluster.job import load_job
+    from foil.cluster.training import train_job, train_settings
 
     need("sentence_transformers", extra="train")
     job = load_job(job_file, overrides or [], out)
@@ -45,7 +45,7 @@ def train(
     trained = train_job(job, settings, _command(job_file, overrides or []))
     if as_json:
         print_json({"model": str(trained.model), **trained.facts})
-    from trainer.run.card import DRAWINGS
+    from foil.trainer.run.card import DRAWINGS
 
     drawings = [str(trained.model / name) for name in DRAWINGS if (trained.model / name).exists()]
     say(f"drawings: {', '.join(drawings)}; logs: {job.out / 'logs'}")

@@ -7,9 +7,9 @@ out of the embedding. An intent without a relevant or without another passage gi
 
 from collections.abc import Iterator
 
-from datasets_out.release.formats.release_format import Layout, ReleaseFormat
-from datasets_out.release.released_topic import JudgedIntent, ReleasedTopic, judged_intents
-from datasets_out.release.row_files import OutputRow
+from foil.datasets_out.release.formats.release_format import Layout, ReleaseFormat
+from foil.datasets_out.release.released_topic import JudgedIntent, ReleasedTopic, judged_intents
+from foil.datasets_out.release.row_files import OutputRow
 
 
 def _both_sided(released: ReleasedTopic) -> Iterator[JudgedIntent]:

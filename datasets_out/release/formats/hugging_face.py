@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from datasets_out.commits.schema import TABLES
-from datasets_out.release.formats.release_format import TEXT, Layout, ReleaseFormat, columns
-from datasets_out.release.released_topic import ReleasedTopic, judged_intents
-from datasets_out.release.row_files import OutputRow
-from engine.ids import canonical_json
-from engine.topic import Topic
+from foil.datasets_out.commits.schema import TABLES
+from foil.datasets_out.release.formats.release_format import TEXT, Layout, ReleaseFormat, columns
+from foil.datasets_out.release.released_topic import ReleasedTopic, judged_intents
+from foil.datasets_out.release.row_files import OutputRow
+from foil.engine.ids import canonical_json
+from foil.engine.topic import Topic
 
 _LEFT_OUT = {"partition", "status", "reason", "detail", "reply_text"}
 _IDS = {"intents": "intent_id", "passages": "passage_id"}

@@ -13,9 +13,9 @@ from itertools import combinations
 
 import pyarrow as pa
 
-from datasets_out.release.formats.release_format import BENCHMARK_SPLITS, TEXT, Layout, ReleaseFormat, columns
-from datasets_out.release.released_topic import JudgedIntent, ReleasedTopic, judged_intents
-from datasets_out.release.row_files import OutputRow
+from foil.datasets_out.release.formats.release_format import BENCHMARK_SPLITS, TEXT, Layout, ReleaseFormat, columns
+from foil.datasets_out.release.released_topic import JudgedIntent, ReleasedTopic, judged_intents
+from foil.datasets_out.release.row_files import OutputRow
 
 TASK_MODULE = "mteb_task.py"
 

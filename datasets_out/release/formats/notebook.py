@@ -5,7 +5,7 @@ It holds no text of the run. Whoever opens it needs the run's folder, and what `
 
 from pathlib import Path
 
-from datasets_out.sql.views import VIEWS
+from foil.datasets_out.sql.views import VIEWS
 
 NOTEBOOK = "notebook.py"
 
@@ -22,7 +22,7 @@ def setup():
 
     import marimo as mo
 
-    from datasets_out.sql.query import run_sql
+    from foil.datasets_out.sql.query import run_sql
 
     OUT = Path({out!r})
     SNAPSHOT = {snapshot!r}

@@ -6,10 +6,10 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from datasets_out.release.released_topic import ReleasedTopic
-from datasets_out.release.row_files import OutputRow
-from datasets_out.training.training_view import Split
-from engine.topic import Intent, Passage
+from foil.datasets_out.release.released_topic import ReleasedTopic
+from foil.datasets_out.release.row_files import OutputRow
+from foil.datasets_out.training.training_view import Split
+from foil.engine.topic import Intent, Passage
 
 
 class TextForm(Protocol):

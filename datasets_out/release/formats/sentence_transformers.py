@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from datasets_out.release.formats.release_format import TEXT, Layout, ReleaseFormat, columns
-from datasets_out.release.released_topic import ReleasedTopic, judged_intents
-from datasets_out.release.row_files import OutputRow
+from foil.datasets_out.release.formats.release_format import TEXT, Layout, ReleaseFormat, columns
+from foil.datasets_out.release.released_topic import ReleasedTopic, judged_intents
+from foil.datasets_out.release.row_files import OutputRow
 
 
 def _rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:

@@ -12,10 +12,10 @@ without another passage gives no row, since its reader draws from both.
 
 from collections.abc import Iterable, Iterator
 
-from datasets_out.release.formats.release_format import Layout, ReleaseFormat
-from datasets_out.release.released_topic import JudgedIntent, ReleasedTopic, judged_intents
-from datasets_out.release.row_files import OutputRow
-from engine.topic import Passage
+from foil.datasets_out.release.formats.release_format import Layout, ReleaseFormat
+from foil.datasets_out.release.released_topic import JudgedIntent, ReleasedTopic, judged_intents
+from foil.datasets_out.release.row_files import OutputRow
+from foil.engine.topic import Passage
 
 
 def _rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:

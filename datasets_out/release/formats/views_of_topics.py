@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from datasets_out.release.formats.release_format import TEXT, Layout, ReleaseFormat, columns
-from datasets_out.release.released_topic import ReleasedTopic
-from datasets_out.release.row_files import OutputRow
+from foil.datasets_out.release.formats.release_format import TEXT, Layout, ReleaseFormat, columns
+from foil.datasets_out.release.released_topic import ReleasedTopic
+from foil.datasets_out.release.row_files import OutputRow
 
 _SHARED = ("seed_id", "corpus", "recipe", "query", "licence", "redistributable")
 _PARTS = ("intents", "passages", "judgments", "verdicts")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from datasets_out.release.targets.target import ReleaseFile
-from engine.errors import CommitError
+from foil.datasets_out.release.targets.target import ReleaseFile
+from foil.engine.errors import CommitError
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from datasets_out.release.targets.target import ReleaseFile
-from engine.errors import CommitError
+from foil.datasets_out.release.targets.target import ReleaseFile
+from foil.engine.errors import CommitError
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoFile

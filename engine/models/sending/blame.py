@@ -17,8 +17,8 @@ import re
 from collections.abc import Awaitable, Callable
 from math import inf
 
-from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError
-from engine.requests import Message, Request
+from foil.engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError
+from foil.engine.requests import Message, Request
 
 ACCOUNT = {401: "refuses the key", 402: "wants to be paid", 403: "forbids this", 404: "knows no such model or path"}
 _OF_ACCOUNT = re.compile(

@@ -11,7 +11,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx2
 import openai
 
-from engine.errors import OversizeReplyError
+from foil.engine.errors import OversizeReplyError
 
 CONNECT_S = 10.0
 _ERROR_BYTES = 65_536

@@ -3,7 +3,7 @@
 import logging
 from math import inf
 
-from engine.errors import TransientModelError
+from foil.engine.errors import TransientModelError
 
 LOG = logging.getLogger(__name__)
 _SOON_S = 5.0

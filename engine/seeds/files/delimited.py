@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from logging import getLogger
 
-from engine.errors import SeedFormatError
-from engine.seeds.files.streams import Stream, read_lines
+from foil.engine.errors import SeedFormatError
+from foil.engine.seeds.files.streams import Stream, read_lines
 
 LOG = getLogger(__name__)
 Fields = tuple[int, list[str]]

@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 from pydantic import Field
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from engine.atomic_files import put_text, replace_file, sync
-from engine.errors import CorruptDataError, FoilError, UsageError
-from engine.settings import Settings
+from foil.engine.atomic_files import put_text, replace_file, sync
+from foil.engine.errors import CorruptDataError, FoilError, UsageError
+from foil.engine.settings import Settings
 
 LOCK = "fetched.json"
 CHUNK_BYTES = 1 << 20

@@ -23,9 +23,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.errors import SeedFormatError, UsageError
-from engine.seeds.files.delimited import NO_QUOTING, Fields, csv_fields, tsv_fields
-from engine.seeds.files.streams import (
+from foil.engine.errors import SeedFormatError, UsageError
+from foil.engine.seeds.files.delimited import NO_QUOTING, Fields, csv_fields, tsv_fields
+from foil.engine.seeds.files.streams import (
     READ_ERRORS,
     Line,
     Stream,

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
 
 
 def read_text(path: Path, give: str) -> str:

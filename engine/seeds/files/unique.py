@@ -3,8 +3,8 @@
 from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
-from engine.errors import SeedFormatError
-from engine.seeds.files.ledger import Ledger
+from foil.engine.errors import SeedFormatError
+from foil.engine.seeds.files.ledger import Ledger
 
 Content = TypeVar("Content", bound=Hashable)
 

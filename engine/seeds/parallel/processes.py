@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, TypeVar
 
-from engine.errors import FoilError, portable
+from foil.engine.errors import FoilError, portable
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

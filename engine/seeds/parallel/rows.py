@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from engine.errors import SeedFormatError
-from engine.protocols import SeedReader, Sketch
-from engine.seeds.corpus import SPLIT, CorpusReader, CorpusSeed, CorpusSettings, UniqueSeeds, no_seeds_error
-from engine.seeds.files.ledger import Ledger
-from engine.seeds.files.rows import Record, decode_all, read_raw, read_rows
-from engine.seeds.files.streams import Line
-from engine.seeds.parallel.processes import map_in_order
-from engine.topic import PackedSeed, seed_digest
+from foil.engine.errors import SeedFormatError
+from foil.engine.protocols import SeedReader, Sketch
+from foil.engine.seeds.corpus import SPLIT, CorpusReader, CorpusSeed, CorpusSettings, UniqueSeeds, no_seeds_error
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.seeds.files.rows import Record, decode_all, read_raw, read_rows
+from foil.engine.seeds.files.streams import Line
+from foil.engine.seeds.parallel.processes import map_in_order
+from foil.engine.topic import PackedSeed, seed_digest
 
 BLOCK_BYTES = 1 << 20
 _RECORD_BYTES = 1 << 10

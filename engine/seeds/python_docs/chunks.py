@@ -6,7 +6,7 @@ Docstring.sections -> pack_sections -> chunks, in the order of the sections
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.seeds.python_docs.docstrings import Section, count_words
+from foil.engine.seeds.python_docs.docstrings import Section, count_words
 
 
 @dataclass(frozen=True, slots=True)

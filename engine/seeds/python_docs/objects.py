@@ -14,11 +14,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from engine.errors import UsageError
-from engine.seeds.python_docs.attached_docs import literal_text
-from engine.seeds.python_docs.compiled_objects import read_compiled
-from engine.seeds.python_docs.parsed_module import STDLIB, ParsedModule, find_files, parse_module
-from engine.seeds.python_docs.public_names import is_public, public_names
+from foil.engine.errors import UsageError
+from foil.engine.seeds.python_docs.attached_docs import literal_text
+from foil.engine.seeds.python_docs.compiled_objects import read_compiled
+from foil.engine.seeds.python_docs.parsed_module import STDLIB, ParsedModule, find_files, parse_module
+from foil.engine.seeds.python_docs.public_names import is_public, public_names
 
 COMPILED_MODULES: Mapping[str, str] = {
     STDLIB: "builtins math cmath itertools functools collections operator time array struct re io os select socket "

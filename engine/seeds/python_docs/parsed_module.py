@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.seeds.python_docs.attached_docs import doc_fragments
-from engine.seeds.python_docs.words import word_set
+from foil.engine.seeds.python_docs.attached_docs import doc_fragments
+from foil.engine.seeds.python_docs.words import word_set
 
 STDLIB = "stdlib"
 

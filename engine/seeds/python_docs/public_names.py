@@ -9,7 +9,7 @@ belong to the public class that has them.
 
 from collections.abc import Iterator, Mapping, Set
 
-from engine.seeds.python_docs.parsed_module import ParsedModule
+from foil.engine.seeds.python_docs.parsed_module import ParsedModule
 
 Home = tuple[str, str]
 """Where an object is defined: the module, and the name within it."""

@@ -26,18 +26,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from engine.errors import UsageError
-from engine.ids import fraction_of, sha256_hex
-from engine.seeds.files.ledger import Ledger
-from engine.seeds.python_docs.chunks import DocstringChunk, pack_sections
-from engine.seeds.python_docs.docstrings import Docstring, is_code, parse_docstring, split_sentences
-from engine.seeds.python_docs.objects import PythonObject, read_objects
-from engine.seeds.python_docs.parsed_module import STDLIB
-from engine.seeds.python_docs.questions import as_order, question_of
-from engine.seeds.python_docs.same_things import MAX_SAME_THINGS, DocumentedObject, Kin, ObjectIndex
-from engine.seeds.python_docs.words import content_words, specific_words, split_words, word_set
-from engine.settings import Settings
-from engine.topic import Passage, Seed
+from foil.engine.errors import UsageError
+from foil.engine.ids import fraction_of, sha256_hex
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.seeds.python_docs.chunks import DocstringChunk, pack_sections
+from foil.engine.seeds.python_docs.docstrings import Docstring, is_code, parse_docstring, split_sentences
+from foil.engine.seeds.python_docs.objects import PythonObject, read_objects
+from foil.engine.seeds.python_docs.parsed_module import STDLIB
+from foil.engine.seeds.python_docs.questions import as_order, question_of
+from foil.engine.seeds.python_docs.same_things import MAX_SAME_THINGS, DocumentedObject, Kin, ObjectIndex
+from foil.engine.seeds.python_docs.words import content_words, specific_words, split_words, word_set
+from foil.engine.settings import Settings
+from foil.engine.topic import Passage, Seed
 
 _LOG = logging.getLogger(__name__)
 

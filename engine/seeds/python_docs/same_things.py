@@ -24,10 +24,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from engine.seeds.bm25 import Bm25Index
-from engine.seeds.python_docs.docstrings import split_sentences
-from engine.seeds.python_docs.questions import as_order, base_verb
-from engine.seeds.python_docs.words import (
+from foil.engine.seeds.bm25 import Bm25Index
+from foil.engine.seeds.python_docs.docstrings import split_sentences
+from foil.engine.seeds.python_docs.questions import as_order, base_verb
+from foil.engine.seeds.python_docs.words import (
     content_words,
     jaccard,
     shared_phrase,
@@ -36,7 +36,7 @@ from engine.seeds.python_docs.words import (
     word_order,
     word_set,
 )
-from engine.topic import Passage
+from foil.engine.topic import Passage
 
 SAME_FUNCTION, SAME_METHOD, SAME_ARRAY_FUNCTION = 0.5, 0.75, 0.21
 """Shares of common content words from which on two summaries mean the same."""

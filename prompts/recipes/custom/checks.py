@@ -16,9 +16,9 @@ import jinja2
 from jinja2 import nodes
 from pydantic import BaseModel
 
-from engine.errors import UsageError
-from prompts.constraints.families import FAMILIES
-from prompts.recipes.custom.specs import (
+from foil.engine.errors import UsageError
+from foil.prompts.constraints.families import FAMILIES
+from foil.prompts.recipes.custom.specs import (
     NAME_PATTERN,
     SEED_VARIABLES,
     IntentSpec,
@@ -27,7 +27,7 @@ from prompts.recipes.custom.specs import (
     source_of,
     template_of,
 )
-from prompts.render import PromptTemplate
+from foil.prompts.render import PromptTemplate
 
 _PASSAGE_FIELDS = frozenset({"title", "text"})
 _PARSER = jinja2.Environment(autoescape=False)  # noqa: S701 - it only parses; prompts.render renders, in a sandbox

@@ -19,15 +19,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from engine.errors import Rejected, UsageError
-from engine.ids import canonical_json
-from engine.protocols import Ask
-from engine.topic import Intent, Passage, Seed, Topic, topic_id
-from prompts.constraints.constraint import Constraint
-from prompts.passages.seed_material import SeedMaterial, build_material
-from prompts.passages.topic_builder import TopicBuilder, held_out
-from prompts.recipes.custom.settings import CustomSettings
-from prompts.recipes.custom.specs import (
+from foil.engine.errors import Rejected, UsageError
+from foil.engine.ids import canonical_json
+from foil.engine.protocols import Ask
+from foil.engine.topic import Intent, Passage, Seed, Topic, topic_id
+from foil.prompts.constraints.constraint import Constraint
+from foil.prompts.passages.seed_material import SeedMaterial, build_material
+from foil.prompts.passages.topic_builder import TopicBuilder, held_out
+from foil.prompts.recipes.custom.settings import CustomSettings
+from foil.prompts.recipes.custom.specs import (
     SEED_VARIABLES,
     ConstraintSpec,
     IntentSpec,
@@ -36,8 +36,8 @@ from prompts.recipes.custom.specs import (
     TopicSpec,
     template_of,
 )
-from prompts.render import MissingValueError, recipe_fingerprint
-from prompts.untrusted_text import nonce, reply_as_meant
+from foil.prompts.render import MissingValueError, recipe_fingerprint
+from foil.prompts.untrusted_text import nonce, reply_as_meant
 
 VERSION = "4"
 """Raised when the same seed, settings and templates would give other topics."""

@@ -9,9 +9,9 @@ from typing import Literal
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from engine.settings import Settings
-from prompts.recipes.custom.checks import RecipeChecks
-from prompts.recipes.custom.specs import Stage, TopicSpec
+from foil.engine.settings import Settings
+from foil.prompts.recipes.custom.checks import RecipeChecks
+from foil.prompts.recipes.custom.specs import Stage, TopicSpec
 
 
 class CustomSettings(Settings):

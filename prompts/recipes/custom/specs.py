@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from engine.errors import UsageError
-from engine.settings import Settings
-from engine.topic import IntentRole, PassageRole
-from prompts.render import MAX_SOURCE, PromptTemplate, compile_template
+from foil.engine.errors import UsageError
+from foil.engine.settings import Settings
+from foil.engine.topic import IntentRole, PassageRole
+from foil.prompts.render import MAX_SOURCE, PromptTemplate, compile_template
 
 SEED_VARIABLES: Mapping[str, str] = {
     "query": "string",

@@ -6,21 +6,21 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.ablations.plan import cell_runs
-from cluster.commands.app import app
-from cluster.endings import run_command
-from cluster.job import read_settings
-from cluster.training import pin_topics
-from datasets_out.sql.query import run_sql
-from datasets_out.training.training_view import SplitSettings
-from engine.atomic_files import held
-from engine.ids import sha256_hex
+from foil.cluster.ablations.plan import cell_runs
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.cluster.job import read_settings
+from foil.cluster.training import pin_topics
+from foil.datasets_out.sql.query import run_sql
+from foil.datasets_out.training.training_view import SplitSettings
+from foil.engine.atomic_files import held
+from foil.engine.ids import sha256_hex
+from foil.trainer.ablation.settings import AblationSettings
+from foil.trainer.model.checksums import folder_digest
 from tests.support.commands import foil
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, tiny_bert, topic
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
-from trainer.ablation.settings import AblationSettings
-from trainer.model.checksums import folder_digest
 
 pytestmark = pytest.mark.slow
 

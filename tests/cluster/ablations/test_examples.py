@@ -2,9 +2,9 @@
 
 import pytest
 
-from cluster.job import load_job, read_settings
+from foil.cluster.job import load_job, read_settings
+from foil.trainer.ablation.settings import AblationSettings, cells_of, check_equal_steps
 from tests.support.paths import REPO
-from trainer.ablation.settings import AblationSettings, cells_of, check_equal_steps
 
 FILES = sorted((REPO / "examples" / "ablations").glob("*.yaml"))
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from cluster.commands.app import app
-from cluster.endings import run_command
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.trainer.benchmarks.catalog import read_benchmark
+from foil.trainer.benchmarks.source import BenchmarkSource
 from tests.trainer.systems.loopback_models import chat_server
-from trainer.benchmarks.catalog import read_benchmark
-from trainer.benchmarks.source import BenchmarkSource
 
 
 @pytest.fixture

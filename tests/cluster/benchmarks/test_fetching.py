@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cluster.benchmarks.fetching import HUB
+from foil.cluster.benchmarks.fetching import HUB
 from tests.support.storage.hub_of_data_sets import NEW, OLD, foil, serving
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
 

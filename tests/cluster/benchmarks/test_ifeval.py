@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from cluster.commands.app import app
-from cluster.endings import run_command
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.trainer.benchmarks.catalog import benchmarks_of
+from foil.trainer.benchmarks.source import BenchmarkSource
 from tests.trainer.benchmarks.tiny_benchmarks import lines
 from tests.trainer.systems.loopback_models import choices_server
-from trainer.benchmarks.catalog import benchmarks_of
-from trainer.benchmarks.source import BenchmarkSource
 
 PROMPTS = [
     {"key": 1, "prompt": "Tell of the sea in quotes.", "instruction_id_list": ["startend:quotation"], "kwargs": [{}]},

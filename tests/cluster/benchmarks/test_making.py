@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.commands.app import app
-from cluster.endings import run_command
-from engine.ids import split_of
-from engine.topic import Passage
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.engine.ids import split_of
+from foil.engine.topic import Passage
+from foil.trainer.benchmarks.catalog import benchmarks_of, read_benchmark
+from foil.trainer.benchmarks.source import BenchmarkSource
 from tests.support.trainer_world import commit, topic
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
-from trainer.benchmarks.catalog import benchmarks_of, read_benchmark
-from trainer.benchmarks.source import BenchmarkSource
 
 TRAINED = next(name for name in map(str, range(9)) if split_of(name, 0.2) == "train")
 HELD_OUT = ["--set", "split.heldout_share=0.2"]

@@ -5,14 +5,14 @@ import re
 
 import pytest
 
-from cluster.commands.app import app
-from cluster.endings import run_command
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.trainer.benchmarks.catalog import read_benchmark
+from foil.trainer.benchmarks.making.folder import write_benchmark
+from foil.trainer.benchmarks.making.topics import benchmark_of
+from foil.trainer.benchmarks.source import BenchmarkSource
 from tests.support.trainer_world import topic
 from tests.trainer.benchmarks.tiny_benchmarks import lines
-from trainer.benchmarks.catalog import read_benchmark
-from trainer.benchmarks.making.folder import write_benchmark
-from trainer.benchmarks.making.topics import benchmark_of
-from trainer.benchmarks.source import BenchmarkSource
 
 
 @pytest.fixture(scope="module")

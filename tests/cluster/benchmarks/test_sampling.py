@@ -5,12 +5,12 @@ from itertools import islice, permutations
 
 import pytest
 
-from cluster.commands.app import app
-from cluster.endings import run_command
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.trainer.benchmarks.catalog import read_benchmark
+from foil.trainer.benchmarks.source import BenchmarkSource
 from tests.support.trainer_world import commit, tiny_bert, topic
 from tests.trainer.benchmarks.tiny_benchmarks import lines, write_benchmark
-from trainer.benchmarks.catalog import read_benchmark
-from trainer.benchmarks.source import BenchmarkSource
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cluster.commands.app import app
-from cluster.commands.operators import doctor
-from cluster.deploy.ray_environment import HEAD, NETWORK, WORKER
+from foil.cluster.commands.app import app
+from foil.cluster.commands.operators import doctor
+from foil.cluster.deploy.ray_environment import HEAD, NETWORK, WORKER
 from tests.support.commands import foil, write_job
 from tests.support.models.fault_server import Behaviour, serving
 
@@ -115,7 +115,7 @@ def test_a_node_that_did_not_answer_has_no_notes():
 
 
 def test_a_port_that_nobody_can_connect_to_is_named():
-    node_probe = pytest.importorskip("cluster.deploy.node_probe", exc_type=ImportError)
+    node_probe = pytest.importorskip("foil.cluster.deploy.node_probe", exc_type=ImportError)
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         ports = [("127.0.0.1", each.getsockname()[1], name) for each, name in ((listening, "open"), (silent, "shut"))]

@@ -4,16 +4,16 @@ import json
 
 import pytest
 
-from cluster.commands.app import app
-from cluster.endings import run_command
-from cluster.evaluations.benchmarks import SlowNotes
-from datasets_out.commits.verify import verify
-from datasets_out.sql.query import run_sql
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.cluster.evaluations.benchmarks import SlowNotes
+from foil.datasets_out.commits.verify import verify
+from foil.datasets_out.sql.query import run_sql
+from foil.trainer.benchmarks.catalog import KINDS
 from tests.support.commands import foil
 from tests.support.sample_run import make
 from tests.support.trainer_world import tiny_bert
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
-from trainer.benchmarks.catalog import KINDS
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.commands.app import app
-from cluster.endings import run_command
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, tiny_bert, topic
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.deploy.ray_environment import NETWORK, WORKER
+from foil.cluster.deploy.ray_environment import NETWORK, WORKER
 from tests.support.commands import foil, write_job
 from tests.support.drills.ports import free_ports
 from tests.support.drills.ray_head import Head
@@ -183,7 +183,7 @@ def test_a_head_that_dies_under_a_job_ends_submit_with_a_code_of_its_own(job, tm
     write_job(tmp_path, 20_000)
     with tempfile.TemporaryDirectory(prefix="fr", dir="/tmp", ignore_cleanup_errors=True) as home:
         mortal = Head(Path(home))
-        command = [sys.executable, "-m", "cluster", "submit", str(job), "--python", sys.executable]
+        command = [sys.executable, "-m", "foil", "submit", str(job), "--python", sys.executable]
         env = {**mortal.env, "RAY_API_SERVER_ADDRESS": mortal.address}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         with subprocess.Popen(command, env=env, cwd=REPO, text=True, **pipes) as submitting:

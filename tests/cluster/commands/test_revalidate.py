@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.job import load_job
-from cluster.run_job import run_job
-from cluster.seeds.stored_topics import as_made
-from engine.flow.journal_reading import possibly_paid_twice
-from engine.storage.opening import open_store
+from foil.cluster.job import load_job
+from foil.cluster.run_job import run_job
+from foil.cluster.seeds.stored_topics import as_made
+from foil.engine.flow.journal_reading import possibly_paid_twice
+from foil.engine.storage.opening import open_store
 from tests.support.commands import calls_sent, foil
 from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving
@@ -189,7 +189,7 @@ def test_kill_9_of_workers_pays_twice_no_more_than_was_in_flight(source, tmp_pat
         job = job_at(source, server.url)
         more = ["--set", VOTES, "--set", "runtime.workers=2"]
         arguments = ["revalidate", source / "out", tmp_path / "into", "--job", job, *more]
-        command = [sys.executable, "-m", "cluster", *map(str, arguments)]
+        command = [sys.executable, "-m", "foil", *map(str, arguments)]
         with subprocess.Popen(
             command, cwd=REPO, env={**os.environ, "PYTHONPATH": str(REPO)}, start_new_session=True
         ) as run:

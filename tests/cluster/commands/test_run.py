@@ -18,7 +18,7 @@ def test_the_first_line_comes_before_a_slow_corpus_gives_its_first_seed(tmp_path
     os.mkfifo(fifo)
     page = job.read_text().replace(str(tmp_path / "seeds.jsonl"), str(fifo))
     job.write_text(page)
-    command = [sys.executable, "-m", "cluster", "run", str(job)]
+    command = [sys.executable, "-m", "foil", "run", str(job)]
     with subprocess.Popen(command, cwd=REPO, stderr=subprocess.PIPE, text=True) as run:
         try:
             assert run.stderr.readline() == "reading seeds: 0\n"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.commands.app import app
-from cluster.endings import run_command
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import take_snapshot
-from engine.topic import Passage
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import take_snapshot
+from foil.engine.topic import Passage
 from tests.support.commands import STEERS, on_a_terminal
 from tests.support.sample_run import SORT, accepted, make, rejected
 

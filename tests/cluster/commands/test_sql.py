@@ -12,13 +12,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cluster.commands.app import app
-from cluster.endings import run_command
-from datasets_out.commits.log import CommitLog
-from datasets_out.sql.schema_words import VIEW_WORDS, describe_views
-from datasets_out.sql.views import VIEWS
-from datasets_out.training.training_view import SplitSettings
-from engine.topic import Passage
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.sql.schema_words import VIEW_WORDS, describe_views
+from foil.datasets_out.sql.views import VIEWS
+from foil.datasets_out.training.training_view import SplitSettings
+from foil.engine.topic import Passage
 from tests.support.commands import STEERS, on_a_terminal
 from tests.support.paths import REPO
 from tests.support.sample_run import accepted, make, rejected
@@ -151,7 +151,7 @@ def test_answers_that_do_not_go_together_are_refused(foil, out, arguments, says)
 def typed(out: Path, text: str) -> str:
     """What the prompt prints to someone who types this."""
     own_end, terminal = pty.openpty()
-    command = [sys.executable, "-m", "cluster", "sql", str(out)]
+    command = [sys.executable, "-m", "foil", "sql", str(out)]
     environment = {**os.environ, "PYTHONPATH": str(REPO), "PAGER": "cat", "TERM": "dumb"}
     process = subprocess.Popen(command, cwd=REPO, stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
     os.close(terminal)

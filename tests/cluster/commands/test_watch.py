@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from cluster.commands.operators.watch import Pace, describe
+from foil.cluster.commands.operators.watch import Pace, describe
 from tests.support.commands import foil, write_job
 from tests.support.paths import REPO
 
@@ -62,7 +62,7 @@ def test_a_run_is_watched_from_another_process_to_its_end(tmp_path):
 def test_watching_ends_with_the_exit_code_of_the_run(tmp_path):
     job = write_job(tmp_path, 4_000)
     env = {**os.environ, "PYTHONPATH": str(REPO)}
-    command = [sys.executable, "-m", "cluster"]
+    command = [sys.executable, "-m", "foil"]
     with subprocess.Popen([*command, "run", str(job)], cwd=REPO, stderr=subprocess.PIPE, text=True, env=env) as run:
         assert "seeds" in run.stderr.readline()
         watching = subprocess.Popen(

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.deploy.ray_environment import HEAD, NETWORK, WORKER
-from engine.flow.journal_reading import possibly_paid_twice
-from engine.storage.opening import open_store
+from foil.cluster.deploy.ray_environment import HEAD, NETWORK, WORKER
+from foil.engine.flow.journal_reading import possibly_paid_twice
+from foil.engine.storage.opening import open_store
 from tests.support.commands import foil
 from tests.support.drills.ray_head import Head
 from tests.support.drills.run_drill import job

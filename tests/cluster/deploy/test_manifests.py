@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.deploy.ray_environment import HEAD, NETWORK, STOP_WAIT, WORKER, stop_wait_s
-from engine.flow.limits import RuntimeSettings
+from foil.cluster.deploy.ray_environment import HEAD, NETWORK, STOP_WAIT, WORKER, stop_wait_s
+from foil.engine.flow.limits import RuntimeSettings
 from tests.support.paths import REPO
 
 DEPLOY = REPO / "cluster" / "deploy"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.deploy.ray_environment import NETWORK
+from foil.cluster.deploy.ray_environment import NETWORK
 from tests.support.paths import REPO
 
 pytest.importorskip("ray")

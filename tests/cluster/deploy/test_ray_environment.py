@@ -1,6 +1,6 @@
 """How long a run may drain, and which settings a process of Ray lacks."""
 
-from cluster.deploy.ray_environment import (
+from foil.cluster.deploy.ray_environment import (
     NETWORK,
     STOP_WAIT,
     WORKER,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.deploy.ray_environment import HEAD, NETWORK, WORKER
+from foil.cluster.deploy.ray_environment import HEAD, NETWORK, WORKER
 from tests.support.paths import REPO
 
 SCRIPT = REPO / "cluster" / "deploy" / "slurm" / "foil.sbatch"

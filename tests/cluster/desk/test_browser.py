@@ -6,8 +6,8 @@ import urllib.request
 
 import pytest
 
-from cluster.desk.report import report_page
-from datasets_out.sql.query import run_sql
+from foil.cluster.desk.report import report_page
+from foil.datasets_out.sql.query import run_sql
 from tests.support.commands import foil, hosted_job
 from tests.support.desk.browser import Visit, desk_process, headless
 from tests.support.desk.hostile import HOSTILE, SHOWN, hostile_run

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from cluster.desk.labelling import LabelSession
-from datasets_out.sql.query import run_sql
-from engine.errors import UsageError
+from foil.cluster.desk.labelling import LabelSession
+from foil.datasets_out.sql.query import run_sql
+from foil.engine.errors import UsageError
+from foil.validators.judges.agreement import fleiss_kappa
 from tests.support.commands import foil, write_job
 from tests.support.paths import REPO
-from validators.judges.agreement import fleiss_kappa
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_the_terminal_asks_for_a_line_an_item_and_goes_on_later(run):
         letters = " ".join(f"{passage.letter}+" for passage in session.item(number).passages)
         lines[number] = f"{letters} natural=y gives=n # fine"
     first, *others = [lines[number] for number in session.order("ann")]
-    command = [sys.executable, "-m", "cluster", "label", run, "--terminal", "--name", "tty", "--annotator", "ann"]
+    command = [sys.executable, "-m", "foil", "label", run, "--terminal", "--name", "tty", "--annotator", "ann"]
     kept = subprocess.run(
         command, input=f"A+ nonsense\n{first}\n", capture_output=True, text=True, cwd=REPO, check=True
     )
@@ -126,7 +126,7 @@ def test_the_terminal_asks_for_a_line_an_item_and_goes_on_later(run):
 
 
 def test_a_run_without_instructions_is_refused(tmp_path):
-    from datasets_out.commits.log import CommitLog
+    from foil.datasets_out.commits.log import CommitLog
 
     CommitLog(tmp_path).open("f" * 64, {})
     with pytest.raises(UsageError, match="nothing to label"):

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from cluster.desk.report import MOST_BYTES, report_page
-from datasets_out.commits.log import CommitLog
-from datasets_out.sql.query import run_sql
-from engine.errors import NoRunError, UsageError
+from foil.cluster.desk.report import MOST_BYTES, report_page
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.sql.query import run_sql
+from foil.engine.errors import NoRunError, UsageError
 from tests.support import sample_run
 from tests.support.commands import foil, write_job
 from tests.support.desk.hostile import hostile_run

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from datasets_out.sql.query import run_sql
-from engine.topic import Topic
+from foil.datasets_out.sql.query import run_sql
+from foil.engine.topic import Topic
 from tests.support.commands import foil, write_seeds
 from tests.support.desk.page_tables import PageReader, is_value
 from tests.support.models.character import Character

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.commands.app import app
-from cluster.endings import run_command
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.trainer.comparison.prompts import read_prompts
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, tiny_bert, topic
 from tests.trainer.benchmarks.tiny_benchmarks import CORPUS, QRELS, lines, write_benchmark
-from trainer.comparison.prompts import read_prompts
 
 QUERIES = {"q1": ("ferry price", "d1"), "q2": ("boats for children", "d2"), "q3": ("how long to bake bread", "d3")}
 TEN = REPO / "examples" / "prompts" / "ten.txt"

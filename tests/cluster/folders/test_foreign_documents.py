@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from datasets_out.commits.encoding import seal, unseal
+from foil.datasets_out.commits.encoding import seal, unseal
 from tests.support.commands import foil, write_job
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.log import CommitLog
 from tests.support.commands import foil, hosted_job
 from tests.support.drills.refused_job import refuses, write_job
 from tests.support.models.character import Character
@@ -50,7 +50,7 @@ def replace_by_another_run(out: Path) -> None:
 
 def moved_under_a_run(job: Path, out: Path, befall: Callable[[Path], None], *arguments: object) -> tuple[int, str]:
     """The exit code and words of a run that this befalls after its first commit."""
-    command = [sys.executable, "-m", "cluster", "run", str(job), *map(str, arguments)]
+    command = [sys.executable, "-m", "foil", "run", str(job), *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(REPO)}
     run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=REPO, env=environment)
     end = time.monotonic() + 60

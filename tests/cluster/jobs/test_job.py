@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.build import build_parts
-from cluster.job import load_job
-from engine.errors import UsageError
-from engine.protocols import for_role
+from foil.cluster.build import build_parts
+from foil.cluster.job import load_job
+from foil.engine.errors import UsageError
+from foil.engine.protocols import for_role
 from tests.support.paths import REPO
 
 GOOD = """\

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.job import load_job, settings_from
-from cluster.yaml_page import read_yaml
-from engine.errors import UsageError
+from foil.cluster.job import load_job, settings_from
+from foil.cluster.yaml_page import read_yaml
+from foil.engine.errors import UsageError
+from foil.trainer.mining.settings import MineSettings
 from tests.support.commands import foil, write_job
 from tests.support.fuzzing import fuzzed
 from tests.support.paths import REPO
-from trainer.mining.settings import MineSettings
 
 JOBS = [path.read_text() for path in sorted((REPO / "examples" / "jobs").glob("*.yaml"))]
 TRAIN = "train: {preset: dual_view, schedule: {steps: 3}, retention: {blends: [0.5]}}\nevaluate: {cutoff: 5}\n"

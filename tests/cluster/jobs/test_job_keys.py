@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from cluster.job import load_job
-from engine.errors import UsageError
+from foil.cluster.job import load_job
+from foil.engine.errors import UsageError
 from tests.support.commands import foil, write_job
 
 KEY = "sk-canary-7aa0c1d2e3f4"

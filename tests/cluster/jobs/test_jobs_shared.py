@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.job import load_job
-from cluster.run_job import run_job
-from datasets_out.commits.log import CommitLog
-from engine.flow.progress import status
+from foil.cluster.job import load_job
+from foil.cluster.run_job import run_job
+from foil.datasets_out.commits.log import CommitLog
+from foil.engine.flow.progress import status
 from tests.support.topics.sample_seeds import CORPORA
 
 LEAST_VERIFIABLE = {"leetcode": 0.9, "cacm": 0.015, "cranfield": 0.005, "msmarco": 0.05, "gsm8k": 0.07}

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from engine.flow.journal_reading import JournalIndex
-from engine.storage.local_store import LocalStore
-from engine.texts.key_spellings import cut_keys
+from foil.engine.flow.journal_reading import JournalIndex
+from foil.engine.storage.local_store import LocalStore
+from foil.engine.texts.key_spellings import cut_keys
 from tests.engine.texts.spelled_keys import KEY, SPELLINGS
 from tests.support.commands import foil, hosted_job
 from tests.support.models.fault_server import Behaviour, serving

@@ -5,14 +5,14 @@ import re
 
 import pytest
 
-from cluster.commands.app import COMMANDS
-from cluster.job import load_job
+from foil.cluster.commands.app import COMMANDS
+from foil.cluster.job import load_job
+from foil.trainer.presets import PRESETS
 from tests.support.commands import foil
 from tests.support.models.character import Character
 from tests.support.models.fault_server import serving
 from tests.support.paths import REPO
 from tests.support.topics.trades import corpus
-from trainer.presets import PRESETS
 
 PAPERS = {path.stem: path for path in sorted((REPO / "examples" / "papers").glob("*.yaml"))}
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from cluster.yaml_page import MAX_DEPTH, read_yaml
-from engine.errors import UsageError
+from foil.cluster.yaml_page import MAX_DEPTH, read_yaml
+from foil.engine.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from datasets_out.sql.query import run_sql
-from engine.flow.journal_reading import possibly_paid_twice
-from engine.storage.opening import open_store
+from foil.datasets_out.sql.query import run_sql
+from foil.engine.flow.journal_reading import possibly_paid_twice
+from foil.engine.storage.opening import open_store
 from tests.support.commands import foil
 from tests.support.drills.refused_job import refuses, rows, run, write_job
 from tests.support.models.scripted_server import answered, scripted

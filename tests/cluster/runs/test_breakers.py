@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from datasets_out.commits.log import CommitLog
-from engine.flow.limits import BreakerSettings
-from engine.flow.progress import status
-from engine.flow.worker_report import AskedSeeds, SeedEndings
-from engine.runtime.breaker import RunBreaker
+from foil.datasets_out.commits.log import CommitLog
+from foil.engine.flow.limits import BreakerSettings
+from foil.engine.flow.progress import status
+from foil.engine.flow.worker_report import AskedSeeds, SeedEndings
+from foil.engine.runtime.breaker import RunBreaker
 from tests.support.commands import calls_sent, foil, hosted_job, write_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving

@@ -143,7 +143,7 @@ def test_behind_a_proxy_that_loses_doubles_and_refuses_nothing_is_lost_doubled_o
 
 def _killed_after(job, machine, name, provider, calls) -> int:
     """Runs until so many more requests were answered, then kills -9; 1 if it was still alive."""
-    command = [sys.executable, "-m", "cluster", "run", str(job), "--out", machine.out]
+    command = [sys.executable, "-m", "foil", "run", str(job), "--out", machine.out]
     env = {**os.environ, "PYTHONPATH": str(REPO), **machine(name)}
     with subprocess.Popen(command, cwd=REPO, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
         before, end = provider.report()["admitted"], time.monotonic() + 90
@@ -159,7 +159,7 @@ def _killed_after(job, machine, name, provider, calls) -> int:
 def test_two_machines_at_once_one_runs_and_the_other_is_told(tmp_path, machine):
     with serving(Behaviour(latency=0.3), Character()) as provider:
         job = hosted_job(tmp_path, provider.url, 60)
-        command = [sys.executable, "-m", "cluster", "run", str(job), "--out", machine.out]
+        command = [sys.executable, "-m", "foil", "run", str(job), "--out", machine.out]
         runs = [
             subprocess.Popen(
                 command,
@@ -199,7 +199,7 @@ def test_the_trainer_goes_on_from_a_checkpoint_of_another_machine(tmp_path, mach
     assert foil("run", job, "--out", local).returncode == 0
     assert foil("train", job, "--out", local).returncode == 0
     assert foil("run", job, "--out", machine.out, env=env).returncode == 0
-    command = [sys.executable, "-m", "cluster", "train", str(job), "--out", machine.out]
+    command = [sys.executable, "-m", "foil", "train", str(job), "--out", machine.out]
     mirror = tmp_path / "one"
     with subprocess.Popen(
         command, cwd=REPO, env={**os.environ, "PYTHONPATH": str(REPO), **env}, stdout=subprocess.DEVNULL
@@ -229,7 +229,7 @@ def test_the_quickstart_lives_in_a_bucket_of_each_kind_as_in_a_folder(tmp_path, 
     job.write_text(example + TRAINED.format(base=save_backbone(tmp_path, "bert")))
     with serve(tmp_path / "server") as url:
         first, second = ({**servers.environment(url), "FOIL_CACHE": str(tmp_path / name)} for name in ("one", "two"))
-        command = [sys.executable, "-m", "cluster", "run", str(job), "--out", out]
+        command = [sys.executable, "-m", "foil", "run", str(job), "--out", out]
         with subprocess.Popen(command, cwd=REPO, env={**os.environ, **first}) as run:
             while not _committed(out, first):
                 assert run.poll() is None

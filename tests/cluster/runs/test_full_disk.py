@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.commits.snapshot import load_snapshot
 from tests.support.commands import foil, hosted_job, write_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving
@@ -22,7 +22,7 @@ def run_with_small(folder, kib, *arguments):
     alone = ["unshare", "--mount", "bash", "-c", MOUNT, "-", str(kib), str(folder)]
     if not shutil.which("unshare") or subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs the right to mount a tmpfs")
-    command = [*alone, sys.executable, "-m", "cluster", "run", *map(str, arguments)]
+    command = [*alone, sys.executable, "-m", "foil", "run", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=False, timeout=120)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot, take_snapshot
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot, take_snapshot
 from tests.support.commands import foil, hosted_job, write_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving

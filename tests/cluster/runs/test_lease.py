@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from datasets_out.commits.log import CommitLog
-from engine.flow.progress import status
+from foil.datasets_out.commits.log import CommitLog
+from foil.engine.flow.progress import status
 from tests.support.commands import calls_sent, foil, hosted_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving
@@ -30,7 +30,7 @@ def provider():
 
 def begin(*arguments):
     """The command in the background."""
-    command = [sys.executable, "-m", "cluster", *map(str, arguments)]
+    command = [sys.executable, "-m", "foil", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(REPO)}
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=REPO, env=environment)

@@ -11,9 +11,9 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cluster.job import load_job
-from cluster.run_job import serve_where_wanted
-from engine.telemetry.metrics import METRICS
+from foil.cluster.job import load_job
+from foil.cluster.run_job import serve_where_wanted
+from foil.engine.telemetry.metrics import METRICS
 from tests.support.commands import foil, write_job, write_seeds
 from tests.support.drills.ports import free_port
 from tests.support.drills.prometheus import get, program, prometheus, value
@@ -56,7 +56,7 @@ def hosted_job(folder, url, seeds=40):
 def start(job, *settings):
     options = [part for setting in settings for part in ("--set", setting)]
     return subprocess.Popen(
-        [sys.executable, "-m", "cluster", "run", str(job), *options],
+        [sys.executable, "-m", "foil", "run", str(job), *options],
         cwd=REPO, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "FOIL_TEST_KEY": KEY},
     )  # fmt: skip
 
@@ -250,7 +250,7 @@ def test_every_alert_has_a_unit_test():
 def test_ray_serves_the_metrics_of_driver_and_actors(tmp_path):
     port = free_port()
     program = (
-        "import sys, ray; from cluster.__main__ import main; "
+        "import sys, ray; from foil.cluster.__main__ import main; "
         "ray.init(num_cpus=2, _metrics_export_port=int(sys.argv.pop())); main()"
     )
     with serving(Behaviour(latency=0.4), Character()) as server:

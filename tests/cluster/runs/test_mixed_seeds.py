@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.job import load_job
-from cluster.run_job import run_job
-from engine.errors import UsageError
+from foil.cluster.job import load_job
+from foil.cluster.run_job import run_job
+from foil.engine.errors import UsageError
 from tests.support.commands import TABLE, write_job, write_seeds
 from tests.support.small_parts import topics
 

@@ -7,14 +7,14 @@ import re
 
 import pytest
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot, read_partitions, take_snapshot
-from datasets_out.compaction.packing import compact
-from engine.errors import CommitError, CorruptDataError
-from engine.flow.journal import Journal
-from engine.requests import Reply
-from engine.storage.mirrors import mirror_of
-from engine.storage.opening import open_store
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot, read_partitions, take_snapshot
+from foil.datasets_out.compaction.packing import compact
+from foil.engine.errors import CommitError, CorruptDataError
+from foil.engine.flow.journal import Journal
+from foil.engine.requests import Reply
+from foil.engine.storage.mirrors import mirror_of
+from foil.engine.storage.opening import open_store
 from tests.support.commands import foil
 from tests.support.drills.commit_drill import JOB, PACK_BYTES, topics_of
 from tests.support.simulator.life import run_foil

@@ -63,7 +63,7 @@ def test_a_disk_that_is_full_when_seeds_are_put_aside_is_told_and_nothing_is_los
 
 def test_seeds_that_were_edited_after_a_kill_are_refused_and_what_was_put_aside_is_swept(tmp_path):
     job, seeds, out = write_job(tmp_path, 300), tmp_path / "seeds.jsonl", tmp_path / "out"
-    command = [sys.executable, "-m", "cluster", "run", str(job), *WORKERS]
+    command = [sys.executable, "-m", "foil", "run", str(job), *WORKERS]
     environment = {**os.environ, "PYTHONPATH": str(REPO)}
     run = subprocess.Popen(command, cwd=REPO, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 60
@@ -130,7 +130,7 @@ def test_several_readers_make_the_run_of_one(tmp_path, workers, readers):
 def test_readers_that_are_killed_are_replaced_and_a_killed_run_goes_on_with_another_number_of_them(tmp_path):
     job, out = write_job(tmp_path, 600), tmp_path / "out"
     pad(tmp_path / "seeds.jsonl")
-    command = [sys.executable, "-m", "cluster", "run", str(job), *WORKERS, "--set", "runtime.readers=2"]
+    command = [sys.executable, "-m", "foil", "run", str(job), *WORKERS, "--set", "runtime.readers=2"]
     environment = {**os.environ, "PYTHONPATH": str(REPO)}
     with (tmp_path / "said").open("w") as said:
         run = subprocess.Popen(command, cwd=REPO, env=environment, stdout=subprocess.DEVNULL, stderr=said)

@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.training.sources import TopicSource
-from datasets_out.training.training_view import SplitSettings, TrainingView
-from engine.errors import SeedsChangedError
-from engine.flow.limits import Limits, RuntimeSettings
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.training.sources import TopicSource
+from foil.datasets_out.training.training_view import SplitSettings, TrainingView
+from foil.engine.errors import SeedsChangedError
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.trainer.run.fit import train
 from tests.support.commands import foil
 from tests.support.paths import GOLDEN
 from tests.support.small_parts import Echo, Numbers, billed, build, run_parts, sound, topics
 from tests.support.trainer_world import tiny_bert
 from tests.support.training import settings_for
-from trainer.run.fit import train
 
 FORMATS = sorted((GOLDEN / "runs").glob("*.tar.xz"), key=lambda path: path.name)
 

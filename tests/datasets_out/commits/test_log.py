@@ -15,13 +15,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from datasets_out.commits.encoding import encode, seal
-from datasets_out.commits.entries import CommitEntry
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import SCHEMA_VERSION, TABLES, to_tables
-from datasets_out.commits.snapshot import load_snapshot
-from engine.atomic_files import FileSystem
-from engine.errors import (
+from foil.datasets_out.commits.encoding import encode, seal
+from foil.datasets_out.commits.entries import CommitEntry
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.schema import SCHEMA_VERSION, TABLES, to_tables
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.engine.atomic_files import FileSystem
+from foil.engine.errors import (
     CommitError,
     CommitLostError,
     CommitUnknownError,
@@ -30,10 +30,10 @@ from engine.errors import (
     NoRunError,
     UnstorableTopicError,
 )
-from engine.flow.progress import count_topics, total
-from engine.ids import sha256_hex
-from engine.protocols import CommitStore
-from engine.topic import Call
+from foil.engine.flow.progress import count_topics, total
+from foil.engine.ids import sha256_hex
+from foil.engine.protocols import CommitStore
+from foil.engine.topic import Call
 from tests.support.drills.commit_drill import JOB, EntryHook, HookedFileSystem, leave_orphans, planned, topics_of
 from tests.support.drills.history_checker import History, Violations, check
 

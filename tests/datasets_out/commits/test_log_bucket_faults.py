@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from datasets_out.commits.entries import CommitEntry
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES
-from datasets_out.commits.snapshot import load_snapshot
-from engine.errors import CommitError
-from engine.storage.mirrors import mirror_of
-from engine.storage.object_store import ObjectStore
-from engine.storage.opening import open_store
+from foil.datasets_out.commits.entries import CommitEntry
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.schema import TABLES
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.engine.errors import CommitError
+from foil.engine.storage.mirrors import mirror_of
+from foil.engine.storage.object_store import ObjectStore
+from foil.engine.storage.opening import open_store
 from tests.support.drills.commit_drill import copy_run, free, planned, tidy, topics_of, write
 from tests.support.drills.history_checker import History, Violations, check
 from tests.support.storage.fault_proxy import FaultProxy, proxied

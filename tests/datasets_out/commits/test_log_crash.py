@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from datasets_out.commits.entries import CommitEntry
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.compaction.packing import compact
+from foil.datasets_out.commits.entries import CommitEntry
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.schema import TABLES
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.compaction.packing import compact
 from tests.support.drills.commit_drill import (
     CALLS,
     JOB,

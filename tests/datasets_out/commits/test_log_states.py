@@ -15,18 +15,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from datasets_out.commits.encoding import seal
-from datasets_out.commits.entries import CommitEntry, entry_name
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES
-from datasets_out.commits.snapshot import load_snapshot, take_snapshot
-from datasets_out.commits.verify import verify
-from datasets_out.commits.versions import version_name
-from datasets_out.compaction.folding import fold
-from datasets_out.compaction.packing import compact
-from engine.errors import CommitError, CommitLostError, DifferentJobError
-from engine.storage.mirrors import mirror_of
-from engine.storage.opening import open_store
+from foil.datasets_out.commits.encoding import seal
+from foil.datasets_out.commits.entries import CommitEntry, entry_name
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.schema import TABLES
+from foil.datasets_out.commits.snapshot import load_snapshot, take_snapshot
+from foil.datasets_out.commits.verify import verify
+from foil.datasets_out.commits.versions import version_name
+from foil.datasets_out.compaction.folding import fold
+from foil.datasets_out.compaction.packing import compact
+from foil.engine.errors import CommitError, CommitLostError, DifferentJobError
+from foil.engine.storage.mirrors import mirror_of
+from foil.engine.storage.opening import open_store
 from tests.support.drills.bucket_calls import HookedBucket
 from tests.support.drills.commit_drill import JOB, HookedFileSystem, planned, topics_of
 from tests.support.drills.history_checker import History, Violations, check

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.merge import merge
-from datasets_out.commits.snapshot import load_snapshot
-from engine.errors import DifferentJobError
-from engine.topic import Call
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.merge import merge
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.engine.errors import DifferentJobError
+from foil.engine.topic import Call
 from tests.support.commands import foil
 from tests.support.small_parts import topics
 from tests.support.trainer_world import commit, topic

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets_out.commits.encoding import encode
-from datasets_out.commits.schema import SCHEMA_VERSION, TABLES, from_tables, to_tables
-from engine.errors import UnstorableTopicError
-from engine.topic import (
+from foil.datasets_out.commits.encoding import encode
+from foil.datasets_out.commits.schema import SCHEMA_VERSION, TABLES, from_tables, to_tables
+from foil.engine.errors import UnstorableTopicError
+from foil.engine.topic import (
     INTENT_ROLES,
     PASSAGE_ROLES,
     Call,

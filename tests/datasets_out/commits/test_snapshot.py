@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from datasets_out.commits.encoding import seal
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot, snapshot_names, take_snapshot
-from engine.errors import CorruptDataError, UsageError
-from engine.ids import canonical_json, sha256_hex
+from foil.datasets_out.commits.encoding import seal
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot, snapshot_names, take_snapshot
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.engine.ids import canonical_json, sha256_hex
 from tests.support.drills.commit_drill import JOB, topics_of
 
 

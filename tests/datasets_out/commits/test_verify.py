@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot, take_snapshot
-from datasets_out.commits.verify import verify
-from engine.errors import CorruptDataError
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot, take_snapshot
+from foil.datasets_out.commits.verify import verify
+from foil.engine.errors import CorruptDataError
 from tests.support.drills.commit_drill import JOB, topics_of
 
 
@@ -179,7 +179,7 @@ def test_a_sample_reads_a_share_of_the_files_and_finds_damage_in_those(out, tmp_
 def test_a_verification_that_was_stopped_goes_on(out, tmp_path, monkeypatch):
     run = tmp_path / "run"
     shutil.copytree(out, run)
-    monkeypatch.setattr("datasets_out.commits.verify._NOTED_AT_ONCE", 4)
+    monkeypatch.setattr("foil.datasets_out.commits.verify._NOTED_AT_ONCE", 4)
     real, read = CommitLog.find_fault, []
 
     def stopped(log, file):
@@ -188,7 +188,7 @@ def test_a_verification_that_was_stopped_goes_on(out, tmp_path, monkeypatch):
         read.append(file.path)
         return real(log, file)
 
-    monkeypatch.setattr("datasets_out.commits.verify._READERS", 1)
+    monkeypatch.setattr("foil.datasets_out.commits.verify._READERS", 1)
     monkeypatch.setattr(CommitLog, "find_fault", stopped)
     with pytest.raises(KeyboardInterrupt):
         verify(run)

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from datasets_out.commits.encoding import seal
-from datasets_out.commits.entries import entry_name
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES
-from datasets_out.commits.snapshot import load_snapshot, read_partitions, take_snapshot
-from datasets_out.commits.verify import verify
-from datasets_out.commits.versions import PartitionRanges, version_name
-from datasets_out.compaction import folding, packing
-from datasets_out.compaction.folding import fold
-from datasets_out.compaction.packing import compact
-from datasets_out.curation.collection import collect
-from engine.crash_points import arm
-from engine.errors import CommitError, CommitLostError, CorruptDataError
-from engine.flow.progress import status
+from foil.datasets_out.commits.encoding import seal
+from foil.datasets_out.commits.entries import entry_name
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.schema import TABLES
+from foil.datasets_out.commits.snapshot import load_snapshot, read_partitions, take_snapshot
+from foil.datasets_out.commits.verify import verify
+from foil.datasets_out.commits.versions import PartitionRanges, version_name
+from foil.datasets_out.compaction import folding, packing
+from foil.datasets_out.compaction.folding import fold
+from foil.datasets_out.compaction.packing import compact
+from foil.datasets_out.curation.collection import collect
+from foil.engine.crash_points import arm
+from foil.engine.errors import CommitError, CommitLostError, CorruptDataError
+from foil.engine.flow.progress import status
 from tests.support.drills.commit_drill import JOB, EntryHook, HookedFileSystem, end, fork, topics_of
 
 SMALL = 1 << 20

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.commits.verify import verify
-from datasets_out.compaction.packing import compact
-from datasets_out.lineage.records import find_records, read_topics
-from datasets_out.sql.query import run_sql
-from engine.errors import CorruptDataError
-from engine.ids import sha256_hex
-from engine.storage.object_store import ObjectStore
-from engine.topic import Topic
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.schema import TABLES
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.commits.verify import verify
+from foil.datasets_out.compaction.packing import compact
+from foil.datasets_out.lineage.records import find_records, read_topics
+from foil.datasets_out.sql.query import run_sql
+from foil.engine.errors import CorruptDataError
+from foil.engine.ids import sha256_hex
+from foil.engine.storage.object_store import ObjectStore
+from foil.engine.topic import Topic
 from tests.support.drills.commit_drill import JOB, topics_of
 
 LAST = 5

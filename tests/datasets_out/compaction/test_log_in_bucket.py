@@ -4,13 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot, read_partitions, take_snapshot
-from datasets_out.commits.verify import verify
-from datasets_out.compaction.folding import fold
-from datasets_out.compaction.packing import compact
-from engine.errors import CommitLostError
-from engine.storage.object_store import ObjectStore
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot, read_partitions, take_snapshot
+from foil.datasets_out.commits.verify import verify
+from foil.datasets_out.compaction.folding import fold
+from foil.datasets_out.compaction.packing import compact
+from foil.engine.errors import CommitLostError
+from foil.engine.storage.object_store import ObjectStore
 from tests.support.drills.commit_drill import JOB, topics_of
 
 

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.commands.app import app
-from cluster.endings import run_command
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.curation.choosing import Choice, filter_run
-from datasets_out.sql.query import run_sql
-from datasets_out.training.sources import TopicSource
-from datasets_out.training.training_view import SplitSettings, TrainingView
-from engine.errors import DifferentJobError
-from engine.topic import Call
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.curation.choosing import Choice, filter_run
+from foil.datasets_out.sql.query import run_sql
+from foil.datasets_out.training.sources import TopicSource
+from foil.datasets_out.training.training_view import SplitSettings, TrainingView
+from foil.engine.errors import DifferentJobError
+from foil.engine.topic import Call
 from tests.support.commands import foil
 from tests.support.small_parts import topics
 from tests.support.trainer_world import commit, topic

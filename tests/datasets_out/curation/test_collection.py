@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from cluster.commands.app import app
-from cluster.endings import run_command
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot, take_snapshot
-from datasets_out.curation.collection import collect
-from engine.errors import CorruptDataError, RunHeldError
-from engine.flow.journal import Journal
-from engine.requests import Reply
-from engine.storage.lease import hold
-from engine.storage.local_store import LocalStore
-from engine.storage.opening import open_store
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot, take_snapshot
+from foil.datasets_out.curation.collection import collect
+from foil.engine.errors import CorruptDataError, RunHeldError
+from foil.engine.flow.journal import Journal
+from foil.engine.requests import Reply
+from foil.engine.storage.lease import hold
+from foil.engine.storage.local_store import LocalStore
+from foil.engine.storage.opening import open_store
 from tests.support.commands import write_job
 
 

@@ -3,7 +3,7 @@
 import re
 from xml.etree import ElementTree as ET
 
-from datasets_out.desk.charts import bar_chart, interval_chart
+from foil.datasets_out.desk.charts import bar_chart, interval_chart
 
 HOSTILE = "<script>\x00\x1b\ufffe\u202e</svg>"
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.responses import PlainTextResponse
 
-from datasets_out.desk.guard import HEADERS, MOST_BODY_BYTES, Guard
+from foil.datasets_out.desk.guard import HEADERS, MOST_BODY_BYTES, Guard
 
 TOKEN = "right-token"
 COOKIE = {"cookie": f"foil-desk-80={TOKEN}"}

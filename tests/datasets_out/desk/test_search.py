@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.desk.live_run import LiveRun
-from datasets_out.desk.search import FACET_SQL, PAGE_ROWS, facets, quoted, read_search
-from datasets_out.desk.text_index import TextIndex
-from datasets_out.notes.notes import put_note
-from datasets_out.sql.query import run_sql
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.desk.live_run import LiveRun
+from foil.datasets_out.desk.search import FACET_SQL, PAGE_ROWS, facets, quoted, read_search
+from foil.datasets_out.desk.text_index import TextIndex
+from foil.datasets_out.notes.notes import put_note
+from foil.datasets_out.sql.query import run_sql
 from tests.support import sample_run
 
 

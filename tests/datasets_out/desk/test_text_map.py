@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from datasets_out.desk.text_map import MapMethod, load_map, map_texts, nearest, principal_components, word_vectors
-from datasets_out.desk.topics import asker
+from foil.datasets_out.desk.text_map import MapMethod, load_map, map_texts, nearest, principal_components, word_vectors
+from foil.datasets_out.desk.topics import asker
 from tests.support import sample_run
 
 KITES = [f"the kite number {n} has two spars and a sail of paper" for n in range(10)]

@@ -3,9 +3,9 @@
 import json
 from dataclasses import replace
 
-from datasets_out.desk.topic_view import ROLES, view_topic
-from datasets_out.diff.word_diff import Span
-from engine.topic import INTENT_ROLES, PASSAGE_ROLES, Intent, Passage, Verdict, intent_id
+from foil.datasets_out.desk.topic_view import ROLES, view_topic
+from foil.datasets_out.diff.word_diff import Span
+from foil.engine.topic import INTENT_ROLES, PASSAGE_ROLES, Intent, Passage, Verdict, intent_id
 from tests.support.sample_run import SHORT, SORT, accepted, rejected
 
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.commands.app import app
-from cluster.endings import run_command
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot, read_accepted, take_snapshot
-from datasets_out.commits.stored_rows import TablePart
-from datasets_out.diff.run_diff import CHANGES, DIFFERENCES, KINDS, RunDiff, diff_runs
-from datasets_out.diff.topic_digests import read_columns
-from engine.errors import CorruptDataError
-from engine.topic import Intent, Judgment, Topic, intent_id
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted, take_snapshot
+from foil.datasets_out.commits.stored_rows import TablePart
+from foil.datasets_out.diff.run_diff import CHANGES, DIFFERENCES, KINDS, RunDiff, diff_runs
+from foil.datasets_out.diff.topic_digests import read_columns
+from foil.engine.errors import CorruptDataError
+from foil.engine.topic import Intent, Judgment, Topic, intent_id
 from tests.support.fuzzing import fuzzed
 from tests.support.sample_run import PLOT, accepted, make, rejected
 
@@ -135,7 +135,7 @@ def test_equal_files_are_not_opened_and_other_partitions_are(tmp_path, monkeypat
         opened.append(part.file.path)
         return read_columns(part, *columns)
 
-    monkeypatch.setattr("datasets_out.diff.differing_topics.read_columns", read)
+    monkeypatch.setattr("foil.datasets_out.diff.differing_topics.read_columns", read)
     diff = diff_runs(a, b)
     assert set(opened) == {"data/topics/part-00000001.parquet"}
     assert found(diff) == {("outcome", "changed"): 1}
@@ -153,7 +153,7 @@ def test_texts_are_read_of_examples_alone(tmp_path, monkeypatch):
         opened.append(part.file.path)
         return read_columns(part, *columns)
 
-    monkeypatch.setattr("datasets_out.diff.run_diff.read_columns", read)
+    monkeypatch.setattr("foil.datasets_out.diff.run_diff.read_columns", read)
     (example,) = diff.examples("instruction", "changed", 1)
     assert example["before"].startswith("Give a year. [how does ")
     assert len(opened) == 2

@@ -5,7 +5,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_out.diff.word_diff import Span, likeness, mark_unshared, plain, shorten, word_diff
+from foil.datasets_out.diff.word_diff import Span, likeness, mark_unshared, plain, shorten, word_diff
 
 TEXTS = st.text(alphabet="ab .,\n漢字", max_size=60)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.lineage.lineage import LineageNode, render, trace_lineage
-from engine.errors import CorruptDataError, UsageError
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.lineage.lineage import LineageNode, render, trace_lineage
+from foil.engine.errors import CorruptDataError, UsageError
 from tests.support.sample_run import SHORT, SORT, accepted, make, rejected
 
 

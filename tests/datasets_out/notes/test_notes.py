@@ -4,9 +4,9 @@ import multiprocessing
 
 import pytest
 
-from datasets_out.notes.notes import put_note, read_notes
-from datasets_out.sql.query import run_sql
-from engine.errors import CorruptDataError
+from foil.datasets_out.notes.notes import put_note, read_notes
+from foil.datasets_out.sql.query import run_sql
+from foil.engine.errors import CorruptDataError
 from tests.support import sample_run
 
 

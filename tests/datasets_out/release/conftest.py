@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.commands.app import app
-from cluster.endings import run_command
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
 from tests.support.topics.releases import SHARES, make_run
 
 

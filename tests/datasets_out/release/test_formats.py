@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from cluster.job import load_job
-from cluster.run_job import run_job
-from datasets_out.release.formats.catalog import FORMATS
-from datasets_out.training.training_view import text_key
+from foil.cluster.job import load_job
+from foil.cluster.run_job import run_job
+from foil.datasets_out.release.formats.catalog import FORMATS
+from foil.datasets_out.training.training_view import text_key
+from foil.trainer.text_templates import template_named
 from tests.support.commands import hosted_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import serving
 from tests.support.topics.releases import SPLIT, keys_of, view_of
-from trainer.text_templates import template_named
 
 FORM = template_named("query_instruction")
 SPLITS = ("train", "dev", "heldout")
@@ -221,8 +221,8 @@ def test_flagembedding_and_gritlm_keep_the_instruction_apart(out, release):
 
 
 def test_beir_comes_back_through_our_reader_and_beirs_own(out, release):
-    from trainer.benchmarks.catalog import read_benchmark
-    from trainer.benchmarks.source import BenchmarkSource
+    from foil.trainer.benchmarks.catalog import read_benchmark
+    from foil.trainer.benchmarks.source import BenchmarkSource
 
     folder = release("beir", "heldout")
     benchmark = read_benchmark(BenchmarkSource(kind="beir", path=folder), "test")
@@ -297,9 +297,9 @@ def test_a_map_of_topics_has_the_coordinates_that_the_run_has(out, tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from cluster.commands.app import app
-    from cluster.endings import run_command
-    from datasets_out.commits.snapshot import load_snapshot
+    from foil.cluster.commands.app import app
+    from foil.cluster.endings import run_command
+    from foil.datasets_out.commits.snapshot import load_snapshot
 
     snapshot = load_snapshot(out, None)
     ids = [group.topic_id for group in view_of(out).read_all("train")]
@@ -318,9 +318,9 @@ def test_a_map_of_topics_has_the_coordinates_that_the_run_has(out, tmp_path):
 def test_the_notebook_compiles_and_its_questions_are_answered(tmp_path):
     import ast
 
-    from cluster.commands.app import app
-    from cluster.endings import run_command
-    from datasets_out.sql.query import run_sql
+    from foil.cluster.commands.app import app
+    from foil.cluster.endings import run_command
+    from foil.datasets_out.sql.query import run_sql
 
     with serving(answer=Character()) as server:
         assert run_job(load_job(hosted_job(tmp_path, server.url, 4))).complete

@@ -117,7 +117,7 @@ def test_a_bucket_that_does_not_answer_is_told(folder, bucket):
 def test_texts_that_may_not_be_passed_on_are_not_sent(folder, bucket, manifest, words):
     path = folder / "release.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | manifest))
-    from datasets_out.release.checksums import write_checksums
+    from foil.datasets_out.release.checksums import write_checksums
 
     write_checksums(folder)
     refused = push(folder, "s3://releases/private", bucket)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.commands.app import app
-from cluster.endings import run_command
-from datasets_out.commits.snapshot import load_snapshot, snapshot_names
-from datasets_out.release.checksums import sign, write_checksums
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.datasets_out.commits.snapshot import load_snapshot, snapshot_names
+from foil.datasets_out.release.checksums import sign, write_checksums
 from tests.support.topics.releases import SHARES
 
 
@@ -118,7 +118,7 @@ def test_a_signed_release_is_known_by_its_key(out, tmp_path, capsys, form):
 
 
 def test_what_is_no_key_or_no_signature_is_told(copy, tmp_path, capsys):
-    from engine.errors import UsageError
+    from foil.engine.errors import UsageError
 
     (tmp_path / "key").write_text("no key")
     with pytest.raises(UsageError, match="no private key"):

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.commands.app import app
-from cluster.endings import run_command
-from datasets_out.release.row_files import read_rows_of
-from datasets_out.release.withheld_texts import CorpusIndex, fill, found_texts, look_up, pieces_of, withhold
-from datasets_out.sql.query import run_sql
-from engine.ids import sha256_hex
-from engine.topic import Intent, Judgment, Passage, Seed, Topic
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.datasets_out.release.row_files import read_rows_of
+from foil.datasets_out.release.withheld_texts import CorpusIndex, fill, found_texts, look_up, pieces_of, withhold
+from foil.datasets_out.sql.query import run_sql
+from foil.engine.ids import sha256_hex
+from foil.engine.topic import Intent, Judgment, Passage, Seed, Topic
 from tests.support.commands import write_job
 
 DATA = re.compile(r".*\.(parquet|jsonl|tsv)")
@@ -184,7 +184,7 @@ def test_pieces_put_a_text_together_again(text):
 
 
 def test_another_text_under_the_same_key_is_refused(monkeypatch):
-    from engine.errors import CorruptDataError
+    from foil.engine.errors import CorruptDataError
 
     entries = [entry.plain() for entry in withhold(topic(SEED.positives[0]), None)[1]]
     entries[0] |= {"sha256": sha256_hex("another")}

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_out.sql.output_formats import to_csv, to_json, write_parquet
-from datasets_out.sql.query import run_sql
-from datasets_out.sql.query_process import read_in_form
-from engine.errors import UsageError
+from foil.datasets_out.sql.output_formats import to_csv, to_json, write_parquet
+from foil.datasets_out.sql.query import run_sql
+from foil.datasets_out.sql.query_process import read_in_form
+from foil.engine.errors import UsageError
 from tests.support.commands import foil
 from tests.support.fuzzing import fuzzed
 from tests.support.sample_run import make

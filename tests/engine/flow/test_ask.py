@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import (
+from foil.engine.errors import (
     BudgetSpentError,
     CutReplyError,
     FaultyReply,
@@ -20,15 +20,15 @@ from engine.errors import (
     UsageError,
     WithheldReplyError,
 )
-from engine.flow.ask import ReplyService, SeedAsk
-from engine.flow.budget import Budget, Spend
-from engine.flow.journal import Journal
-from engine.flow.journal_reading import ReplyArchive, possibly_paid_twice
-from engine.flow.limits import BudgetSettings
-from engine.model_traits import ModelTraits
-from engine.protocols import Model, Prompt
-from engine.requests import Message, Reply, Request
-from engine.storage.opening import open_store
+from foil.engine.flow.ask import ReplyService, SeedAsk
+from foil.engine.flow.budget import Budget, Spend
+from foil.engine.flow.journal import Journal
+from foil.engine.flow.journal_reading import ReplyArchive, possibly_paid_twice
+from foil.engine.flow.limits import BudgetSettings
+from foil.engine.model_traits import ModelTraits
+from foil.engine.protocols import Model, Prompt
+from foil.engine.requests import Message, Reply, Request
+from foil.engine.storage.opening import open_store
 from tests.support.small_parts import Line, parse, prompt_for, seed
 
 GOOD = '{"text":"good"}'

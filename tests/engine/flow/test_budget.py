@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import BudgetSpentError
-from engine.flow import budget as budget_module
-from engine.flow.budget import Budget, LeasedBudget, Spend
-from engine.flow.limits import BudgetSettings
+from foil.engine.errors import BudgetSpentError
+from foil.engine.flow import budget as budget_module
+from foil.engine.flow.budget import Budget, LeasedBudget, Spend
+from foil.engine.flow.limits import BudgetSettings
 from tests.support.virtual_time import run_virtually
 
 

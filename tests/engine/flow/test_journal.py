@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets_out.commits.log import CommitLog
-from engine import crash_points
-from engine.errors import CorruptDataError, JournalError
-from engine.flow import journal as writing
-from engine.flow import journal_reading as reading
-from engine.flow.journal import Journal, PartitionJournal
-from engine.flow.journal_reading import (
+from foil.datasets_out.commits.log import CommitLog
+from foil.engine import crash_points
+from foil.engine.errors import CorruptDataError, JournalError
+from foil.engine.flow import journal as writing
+from foil.engine.flow import journal_reading as reading
+from foil.engine.flow.journal import Journal, PartitionJournal
+from foil.engine.flow.journal_reading import (
     JournalIndex,
     ReplyArchive,
     damage,
@@ -27,10 +27,10 @@ from engine.flow.journal_reading import (
     paid_seeds,
     possibly_paid_twice,
 )
-from engine.flow.journal_records import reply_fact
-from engine.ids import canonical_json
-from engine.requests import Reply
-from engine.storage.local_store import LocalStore
+from foil.engine.flow.journal_records import reply_fact
+from foil.engine.ids import canonical_json
+from foil.engine.requests import Reply
+from foil.engine.storage.local_store import LocalStore
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
 REPLIES = st.lists(

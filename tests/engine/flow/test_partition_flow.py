@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from engine.errors import BudgetSpentError, CommitLostError, JudgeUnreliableError, SeedsChangedError
-from engine.flow.budget import Budget
-from engine.flow.limits import BudgetSettings, RuntimeSettings
-from engine.flow.partition_flow import DrainedError, Flow
-from engine.flow.seed_outcome import SeedOutcome
-from engine.protocols import Cost, Partition
-from engine.topic import Topic, Verdict
+from foil.engine.errors import BudgetSpentError, CommitLostError, JudgeUnreliableError, SeedsChangedError
+from foil.engine.flow.budget import Budget
+from foil.engine.flow.limits import BudgetSettings, RuntimeSettings
+from foil.engine.flow.partition_flow import DrainedError, Flow
+from foil.engine.flow.seed_outcome import SeedOutcome
+from foil.engine.protocols import Cost, Partition
+from foil.engine.topic import Topic, Verdict
 from tests.support.small_parts import (
     Echo,
     Line,
@@ -218,7 +218,7 @@ def test_an_unreliable_judge_stops_the_partition(tmp_path):
 
 
 def topics_or_none(out):
-    from datasets_out.commits.log import CommitLog
+    from foil.datasets_out.commits.log import CommitLog
 
     return topics(out) if CommitLog(out).partitions() else []
 

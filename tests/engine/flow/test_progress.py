@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from datasets_out.commits.log import CommitLog
-from engine.errors import CorruptDataError
-from engine.flow.progress import Counts, check_conservation, count_topics, counts_of, outcomes, total
-from engine.topic import Topic, Verdict
+from foil.datasets_out.commits.log import CommitLog
+from foil.engine.errors import CorruptDataError
+from foil.engine.flow.progress import Counts, check_conservation, count_topics, counts_of, outcomes, total
+from foil.engine.topic import Topic, Verdict
 
 
 def test_a_run_that_lost_or_doubled_a_seed_is_not_called_complete():

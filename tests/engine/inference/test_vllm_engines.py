@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from engine.inference.pooled_vllm import PooledVllm, engine_spec, use_engines
-from engine.models.local_vllm import LocalVllm, LocalVllmSettings
-from engine.models.params import Params
-from engine.models.retry import complete
-from engine.requests import Message, Request
+from foil.engine.inference.pooled_vllm import PooledVllm, engine_spec, use_engines
+from foil.engine.models.local_vllm import LocalVllm, LocalVllmSettings
+from foil.engine.models.params import Params
+from foil.engine.models.retry import complete
+from foil.engine.requests import Message, Request
 from tests.support.paths import REPO
 from tests.support.vllm.processes import engine_processes, gone, spawned_processes
 from tests.support.vllm.tiny_model import make_tiny_model
@@ -44,7 +44,7 @@ def settings(tmp_path, ray_home, monkeypatch):
 
 
 def test_two_engines_answer_one_dies_and_none_is_left(settings):
-    from engine.inference.engine_actors import EngineCalls, EngineCrew
+    from foil.engine.inference.engine_actors import EngineCalls, EngineCrew
 
     async def ask_all(rounds):
         requests = [

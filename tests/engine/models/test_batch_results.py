@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import OversizeReplyError, TransientModelError
-from engine.keys import know_key
-from engine.models.batch import Batched
-from engine.models.batch_results import custom_id, keep_results
-from engine.models.endpoints import HostedSettings
-from engine.requests import Message, Request
+from foil.engine.errors import OversizeReplyError, TransientModelError
+from foil.engine.keys import know_key
+from foil.engine.models.batch import Batched
+from foil.engine.models.batch_results import custom_id, keep_results
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.requests import Message, Request
 from tests.support.fuzzing import fuzzed
 from tests.support.models.raw_server import answering, http
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.models.endpoints import HostedSettings
-from engine.models.hosted import Hosted
-from engine.models.local_vllm import LocalVllmSettings
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.models.hosted import Hosted
+from foil.engine.models.local_vllm import LocalVllmSettings
 from tests.support.fuzzing import fuzzed
 
 METADATA = [

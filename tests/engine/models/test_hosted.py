@@ -9,18 +9,18 @@ from email.utils import formatdate
 import pytest
 from pydantic import ValidationError
 
-from engine.answer_forms import AnswerForm
-from engine.errors import (
+from foil.engine.answer_forms import AnswerForm
+from foil.engine.errors import (
     ModelError,
     ModelOutageError,
     RateLimitedError,
     RefusedRequestError,
     TransientModelError,
 )
-from engine.models import retry
-from engine.models.endpoints import HostedSettings
-from engine.models.hosted import Hosted, body_of, retry_after
-from engine.requests import Message, Request
+from foil.engine.models import retry
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.models.hosted import Hosted, body_of, retry_after
+from foil.engine.requests import Message, Request
 from tests.support.models.fault_server import Behaviour, FaultServer
 from tests.support.models.raw_server import answering, http
 from tests.support.models.scripted_server import answered, scripted
@@ -269,7 +269,7 @@ def test_a_dead_endpoint_is_left_alone_and_the_other_takes_over():
 @pytest.fixture
 def probed_often(monkeypatch):
     """An open breaker is probed ten times as often; how often in truth is tested in virtual time."""
-    monkeypatch.setattr("engine.models.pacing._PROBES_S", (0.3, 0.6, 1.2, 1.5))
+    monkeypatch.setattr("foil.engine.models.pacing._PROBES_S", (0.3, 0.6, 1.2, 1.5))
 
 
 def test_an_outage_that_lasts_stops_the_run_and_a_short_one_does_not(probed_often):

@@ -13,13 +13,13 @@ from statistics import median
 
 import pytest
 
-from datasets_out.commits.schema import to_tables
-from engine.flow.journal_reading import possibly_paid_twice
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.ids import canonical_json
-from engine.models.batch import Batched
-from engine.models.endpoints import HostedSettings
-from engine.storage.opening import open_store
+from foil.datasets_out.commits.schema import to_tables
+from foil.engine.flow.journal_reading import possibly_paid_twice
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.ids import canonical_json
+from foil.engine.models.batch import Batched
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.storage.opening import open_store
 from tests.support.drills.run_drill import Builder
 from tests.support.memory import forget_peak, peak_memory
 from tests.support.models.fault_server import Behaviour, mix, serving
@@ -180,7 +180,7 @@ def test_batches_are_sent_answered_imported_and_resent_where_they_failed(tmp_pat
 
 
 def test_equal_requests_wait_for_one_line_of_a_batch(tmp_path):
-    from engine.requests import Message, Request
+    from foil.engine.requests import Message, Request
 
     told = {"model": "test-model", "mode": "batch", "batch": {"linger_s": 0.1, "poll_s": 0.1}}
 

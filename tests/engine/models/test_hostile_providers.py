@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import ModelError, ModelOutageError, OversizeReplyError, TransientModelError
-from engine.flow.journal_records import WHOLE, checked, line_of, parsed
-from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
-from engine.models import retry
-from engine.models.endpoints import HostedSettings
-from engine.models.hosted import Hosted
-from engine.requests import Message, Request
+from foil.engine.errors import ModelError, ModelOutageError, OversizeReplyError, TransientModelError
+from foil.engine.flow.journal_records import WHOLE, checked, line_of, parsed
+from foil.engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
+from foil.engine.models import retry
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.models.hosted import Hosted
+from foil.engine.requests import Message, Request
 from tests.support.drills.run_drill import Builder
 from tests.support.fuzzing import fuzzed
 from tests.support.memory import forget_peak, peak_memory

@@ -21,28 +21,28 @@ import openai
 import pytest
 from pydantic import BaseModel, Field
 
-from cluster.job import load_job
-from datasets_out.commits.log import CommitLog
-from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.models import local_vllm
-from engine.models.hosted import body_of
-from engine.models.local_vllm import LocalVllm, LocalVllmSettings, engine_arguments
-from engine.models.params import Params
-from engine.models.retry import complete
-from engine.models.served_vllm import ServedVllm, VllmServer, server_flags
-from engine.protocols import SAMPLING, Model, Parts
-from engine.requests import Message, Reply, Request
-from engine.seeds.files.ledger import Ledger
-from prompts.parse import parse_reply
-from prompts.recipes.catalog import RECIPES
+from foil.cluster.job import load_job
+from foil.datasets_out.commits.log import CommitLog
+from foil.engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.models import local_vllm
+from foil.engine.models.hosted import body_of
+from foil.engine.models.local_vllm import LocalVllm, LocalVllmSettings, engine_arguments
+from foil.engine.models.params import Params
+from foil.engine.models.retry import complete
+from foil.engine.models.served_vllm import ServedVllm, VllmServer, server_flags
+from foil.engine.protocols import SAMPLING, Model, Parts
+from foil.engine.requests import Message, Reply, Request
+from foil.engine.seeds.files.ledger import Ledger
+from foil.prompts.parse import parse_reply
+from foil.prompts.recipes.catalog import RECIPES
+from foil.validators.catalog import VALIDATORS, validators_of
 from tests.support.models.character import Character
 from tests.support.paths import REPO
 from tests.support.small_parts import opened, run_parts, topics
 from tests.support.topics.trades import trade_seeds
 from tests.support.vllm.processes import descendants, engine_processes, gone, spawned_processes
 from tests.support.vllm.tiny_model import make_tiny_model
-from validators.catalog import VALIDATORS, validators_of
 
 HAS_VLLM = importlib.util.find_spec("vllm") is not None
 ENVIRONMENT = {

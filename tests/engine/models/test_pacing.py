@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from engine.errors import RateLimitedError
-from engine.models.pacing import Endpoint, EndpointPool
-from engine.rates.bucket import Bucket
+from foil.engine.errors import RateLimitedError
+from foil.engine.models.pacing import Endpoint, EndpointPool
+from foil.engine.rates.bucket import Bucket
 from tests.support.models.paced_server import LATENCY, QUOTAS, Quota, QuotaServer, Server, simulate
 from tests.support.virtual_time import run_virtually
 

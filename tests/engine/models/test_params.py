@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from engine.errors import ModelOutageError
-from engine.flow.ask import make_request
-from engine.models.endpoints import HostedSettings
-from engine.models.hosted import Hosted, body_of
-from engine.models.params import Dialect, dialect_of, thinking_tokens
-from engine.protocols import Prompt
-from engine.requests import Message, Request, estimate_tokens
-from prompts.judge_answers import MostRelevant
+from foil.engine.errors import ModelOutageError
+from foil.engine.flow.ask import make_request
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.models.hosted import Hosted, body_of
+from foil.engine.models.params import Dialect, dialect_of, thinking_tokens
+from foil.engine.protocols import Prompt
+from foil.engine.requests import Message, Request, estimate_tokens
+from foil.prompts.judge_answers import MostRelevant
 from tests.support.models.fault_server import Behaviour, FaultServer
 
 MESSAGES = (Message("system", "You judge."), Message("user", "Which one?"))

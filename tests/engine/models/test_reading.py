@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.ids import canonical_json
-from engine.models.pacing import Endpoint
-from engine.models.reading import LONGEST_RETRY_AFTER_S, header_number, read_answer, read_logprobs, retry_after
-from engine.rates.bucket import Bucket
-from engine.requests import MOST_TOKENS, Message, Request
+from foil.engine.ids import canonical_json
+from foil.engine.models.pacing import Endpoint
+from foil.engine.models.reading import LONGEST_RETRY_AFTER_S, header_number, read_answer, read_logprobs, retry_after
+from foil.engine.rates.bucket import Bucket
+from foil.engine.requests import MOST_TOKENS, Message, Request
 from tests.support.fuzzing import fuzzed
 
 REQUEST = Request("test-model", (Message("user", "y" * 80),), {"max_tokens": 64})

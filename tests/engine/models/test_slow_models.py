@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from engine.errors import ModelOutageError, TransientModelError
-from engine.models import retry
-from engine.models.endpoints import HostedSettings
-from engine.models.hosted import EndpointClient, Hosted
-from engine.models.sending.bounded_http import RawAnswer
-from engine.requests import Message, Request
+from foil.engine.errors import ModelOutageError, TransientModelError
+from foil.engine.models import retry
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.models.hosted import EndpointClient, Hosted
+from foil.engine.models.sending.bounded_http import RawAnswer
+from foil.engine.requests import Message, Request
 from tests.support.models.scripted_server import answered
 from tests.support.virtual_time import run_virtually
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.planning.funnel import BEFORE, funnel_of, prompts_of
-from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict
+from foil.engine.planning.funnel import BEFORE, funnel_of, prompts_of
+from foil.engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict
 
 
 def call(name, task, turn="", *, fault="", salvaged=""):

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from cluster.commands.app import app
-from engine.flow.budget import Budget
-from engine.flow.journal_reading import ReplyArchive
-from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
-from engine.model_traits import ModelTraits
-from engine.planning.funnel import funnel_of
-from engine.planning.plan import not_seen, sample_seeds, stages, trace_calls
-from engine.storage.opening import open_store
+from foil.cluster.commands.app import app
+from foil.engine.flow.budget import Budget
+from foil.engine.flow.journal_reading import ReplyArchive
+from foil.engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
+from foil.engine.model_traits import ModelTraits
+from foil.engine.planning.funnel import funnel_of
+from foil.engine.planning.plan import not_seen, sample_seeds, stages, trace_calls
+from foil.engine.storage.opening import open_store
 from tests.support.commands import calls_sent, foil, hosted_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import serving

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.rates.book import LONGEST_S, MARGIN_S, SPARE_S, RateAsk, RateBook, RateLease, rate_key
+from foil.engine.rates.book import LONGEST_S, MARGIN_S, SPARE_S, RateAsk, RateBook, RateLease, rate_key
 
 QUOTA = 100.0
 LEASE_S = LONGEST_S + MARGIN_S

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.runtime import run_local
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.runtime import run_local
 from tests.support.drills.run_drill import Builder
 from tests.support.models.fault_server import Behaviour, busiest, serving
 from tests.support.small_parts import Numbers, quiet, run_parts
@@ -54,7 +54,7 @@ def own_ray(ray_home):
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_two_actors_share_one_quota_and_a_killed_book_is_restarted(tmp_path, own_ray):
-    run_ray = pytest.importorskip("engine.runtime.run_ray")
+    run_ray = pytest.importorskip("foil.engine.runtime.run_ray")
     killed = []
 
     def kill_once(progress):

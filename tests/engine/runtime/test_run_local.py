@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets_out.commits.log import CommitLog
-from engine import crash_points as crash
-from engine.errors import UsageError
-from engine.flow.journal_reading import possibly_paid_twice
-from engine.flow.journal_records import WHOLE, checked
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.flow.progress import status
-from engine.runtime import supervisor
-from engine.storage.opening import open_store
-from engine.topic import Verdict
+from foil.datasets_out.commits.log import CommitLog
+from foil.engine import crash_points as crash
+from foil.engine.errors import UsageError
+from foil.engine.flow.journal_reading import possibly_paid_twice
+from foil.engine.flow.journal_records import WHOLE, checked
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.flow.progress import status
+from foil.engine.runtime import supervisor
+from foil.engine.storage.opening import open_store
+from foil.engine.topic import Verdict
 from tests.support.drills.run_drill import POISON, Builder, job, poisoned_rows, survive
 from tests.support.memory import forget_peak, peak_memory
 from tests.support.models.fault_server import Behaviour, serving

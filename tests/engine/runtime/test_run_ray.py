@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.flow.journal_reading import possibly_paid_twice
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.storage.opening import open_store
+from foil.engine.flow.journal_reading import possibly_paid_twice
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.storage.opening import open_store
 from tests.support.drills.run_drill import POISON, Builder, job, poisoned_rows, survive
 from tests.support.models.fault_server import Behaviour, serving
 from tests.support.small_parts import Echo, Numbers, billed, builder, digest, quiet, run_parts, sound
 
 ray = pytest.importorskip("ray")
-run_ray = pytest.importorskip("engine.runtime.run_ray")
+run_ray = pytest.importorskip("foil.engine.runtime.run_ray")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 

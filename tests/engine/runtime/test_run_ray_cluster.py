@@ -14,10 +14,10 @@ from random import Random
 
 import pytest
 
-from engine.errors import FoilError
-from engine.flow.journal_reading import possibly_paid_twice
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.storage.opening import open_store
+from foil.engine.errors import FoilError
+from foil.engine.flow.journal_reading import possibly_paid_twice
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.storage.opening import open_store
 from tests.support.commands import foil
 from tests.support.drills.kill_history import IN_FLIGHT, KillHistory
 from tests.support.drills.run_drill import job
@@ -25,7 +25,7 @@ from tests.support.paths import REPO
 from tests.support.small_parts import Echo, Numbers, billed, builder, digest, opened, paid_twice, run_parts, sound
 
 ray = pytest.importorskip("ray")
-run_ray = pytest.importorskip("engine.runtime.run_ray")
+run_ray = pytest.importorskip("foil.engine.runtime.run_ray")
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("ray_home")]
 _SEEDS = 400
 

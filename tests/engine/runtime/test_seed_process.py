@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import CorruptDataError, SpoolError
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.runtime.seed_process import StoredPartition
-from engine.storage.local_store import LocalStore
-from engine.topic import Seed
+from foil.engine.errors import CorruptDataError, SpoolError
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.runtime.seed_process import StoredPartition
+from foil.engine.storage.local_store import LocalStore
+from foil.engine.topic import Seed
 from tests.support.small_parts import Echo, Numbers, builder, digest, run_parts, seed, sound
 
 LONG = "a long query " * 1_600

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import SeedsChangedError, UsageError
-from engine.flow.limits import Limits
-from engine.runtime import seed_stream
-from engine.runtime.seed_stream import PastStream, SeedRecord, SeenIds, split_into_partitions
+from foil.engine.errors import SeedsChangedError, UsageError
+from foil.engine.flow.limits import Limits
+from foil.engine.runtime import seed_stream
+from foil.engine.runtime.seed_stream import PastStream, SeedRecord, SeenIds, split_into_partitions
 from tests.support.small_parts import seed
 
 

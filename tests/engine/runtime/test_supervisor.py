@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import FoilError
-from engine.flow.limits import RuntimeSettings
-from engine.runtime.supervisor import Cause, WorkerDiedError
+from foil.engine.errors import FoilError
+from foil.engine.flow.limits import RuntimeSettings
+from foil.engine.runtime.supervisor import Cause, WorkerDiedError
 from tests.support.drills.fake_workers import FakeWorker, FakeWorld, run_inline
 from tests.support.small_parts import seed
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.errors import SeedFormatError, UsageError
-from engine.seeds.beir import BeirReader, BeirSettings
-from engine.topic import Seed
+from foil.engine.errors import SeedFormatError, UsageError
+from foil.engine.seeds.beir import BeirReader, BeirSettings
+from foil.engine.topic import Seed
 
 CORPUS = [
     {"_id": 1, "title": "Seals", "text": "They rest on rocks.", "metadata": {}},

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.seeds.bm25 import Bm25Index
+from foil.engine.seeds.bm25 import Bm25Index
 from tests.support.paths import REPO
 
 WORDS = ["apple", "pear", "plum", "quince", "medlar"]
@@ -88,6 +88,6 @@ def test_jax_takes_no_gpu_unless_it_was_told_to(tmp_path: Path, given: str) -> N
     (tmp_path / "jax" / "lax.py").write_text("def top_k(scores, k): return scores[:k], [0]\n")
     kept = {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
     env = {**kept, "PYTHONPATH": f"{tmp_path}:{REPO}", **({"JAX_PLATFORMS": given} if given else {})}
-    words = [sys.executable, "-c", "import engine.seeds.bm25"]
+    words = [sys.executable, "-c", "import foil.engine.seeds.bm25"]
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [given or "cpu"]

@@ -7,9 +7,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.seeds.corpus import NegativeCandidate, sample_candidates
-from engine.seeds.table import Columns, TableReader, TableSettings
-from engine.topic import Passage, Seed
+from foil.engine.seeds.corpus import NegativeCandidate, sample_candidates
+from foil.engine.seeds.table import Columns, TableReader, TableSettings
+from foil.engine.topic import Passage, Seed
 
 WORDS = ["seal", "pier", "rock", "tide", "salt"]
 TEXT = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)

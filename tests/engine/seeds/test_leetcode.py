@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.errors import SeedFormatError
-from engine.seeds.leetcode import LeetcodeReader, LeetcodeSettings
+from foil.engine.errors import SeedFormatError
+from foil.engine.seeds.leetcode import LeetcodeReader, LeetcodeSettings
 
 
 def problem(number: int, statement: str, *languages: str) -> dict[str, Any]:

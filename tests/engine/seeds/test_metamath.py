@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine.errors import SeedFormatError
-from engine.seeds.arithmetic import is_sound
-from engine.seeds.metamath import MetamathReader, MetamathSettings
-from engine.topic import Seed
+from foil.engine.errors import SeedFormatError
+from foil.engine.seeds.arithmetic import is_sound
+from foil.engine.seeds.metamath import MetamathReader, MetamathSettings
+from foil.engine.topic import Seed
 
 GSM8K = {
     "question": "Ada packs 4 crates of 6 jars. How many jars?",

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from engine.errors import SeedFormatError
-from engine.seeds.msmarco import MsmarcoSettings, msmarco_reader
-from engine.topic import Passage, Seed
+from foil.engine.errors import SeedFormatError
+from foil.engine.seeds.msmarco import MsmarcoSettings, msmarco_reader
+from foil.engine.topic import Passage, Seed
 
 TEXTS = ["Seals rest on rocks.", "Piers rot in salt water.", " "]
 AS_LIST = [{"passage_text": t, "is_selected": int(n == 0), "url": f"u{n}"} for n, t in enumerate(TEXTS)]

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.errors import SeedFormatError, UsageError
-from engine.seeds.beir import BeirReader, BeirSettings
-from engine.seeds.msmarco import MsmarcoRows, MsmarcoSettings
-from engine.seeds.table import Columns, TableReader, TableSettings
-from engine.topic import Seed
+from foil.engine.errors import SeedFormatError, UsageError
+from foil.engine.seeds.beir import BeirReader, BeirSettings
+from foil.engine.seeds.msmarco import MsmarcoRows, MsmarcoSettings
+from foil.engine.seeds.table import Columns, TableReader, TableSettings
+from foil.engine.topic import Seed
 from tests.support.commands import foil
 
 

@@ -14,11 +14,11 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.errors import FoilError
-from engine.seeds.catalog import READERS, open_seeds
-from engine.seeds.metamath import MetamathReader, MetamathSettings
-from engine.settings import Settings
-from engine.topic import Seed
+from foil.engine.errors import FoilError
+from foil.engine.seeds.catalog import READERS, open_seeds
+from foil.engine.seeds.metamath import MetamathReader, MetamathSettings
+from foil.engine.settings import Settings
+from foil.engine.topic import Seed
 from tests.support.fuzzing import fuzzed
 
 SGML = "<DOC>\n<DOCNO> D1 </DOCNO>\n<HEADLINE>Seals</HEADLINE>\n<TEXT>\n<P>Seals rest &amp; sleep.\n</TEXT>\n</DOC>\n"

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from engine.errors import SeedFormatError, UsageError
-from engine.seeds.catalog import READERS, open_seeds
-from engine.seeds.files.download import CORPORA
-from engine.seeds.judged import Document
-from engine.seeds.trec import read_documents, read_topics
-from engine.settings import Settings
-from engine.topic import Seed
+from foil.engine.errors import SeedFormatError, UsageError
+from foil.engine.seeds.catalog import READERS, open_seeds
+from foil.engine.seeds.files.download import CORPORA
+from foil.engine.seeds.judged import Document
+from foil.engine.seeds.trec import read_documents, read_topics
+from foil.engine.settings import Settings
+from foil.engine.topic import Seed
 
 CASES: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
     "graded rows": ({"kind": "msmarco", "path": "msmarco/rows_dl.jsonl"}, (93, 401, 721)),

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from engine.errors import SeedFormatError
-from engine.seeds.table import TableReader, TableSettings
-from engine.topic import Seed
+from foil.engine.errors import SeedFormatError
+from foil.engine.seeds.table import TableReader, TableSettings
+from foil.engine.topic import Seed
 
 ROWS = [
     {

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from engine.errors import SeedFormatError, UsageError
-from engine.seeds.judged import Document
-from engine.seeds.robust04 import Robust04Reader, Robust04Settings
-from engine.seeds.trec import read_documents, read_topics
+from foil.engine.errors import SeedFormatError, UsageError
+from foil.engine.seeds.judged import Document
+from foil.engine.seeds.robust04 import Robust04Reader, Robust04Settings
+from foil.engine.seeds.trec import read_documents, read_topics
 
 OLD_TOPICS = """<top>
 

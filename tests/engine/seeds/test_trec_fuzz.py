@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.seeds.trec import _element_texts, _remove_elements, _strip_markup, read_documents
+from foil.engine.seeds.trec import _element_texts, _remove_elements, _strip_markup, read_documents
 from tests.support.fuzzing import fuzzed
 
 PIECES = st.lists(

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from engine.storage.local_store import LocalStore
-from engine.storage.object_store import ObjectStore
+from foil.engine.storage.local_store import LocalStore
+from foil.engine.storage.object_store import ObjectStore
 from tests.support.storage import servers
 
 SERVERS = {

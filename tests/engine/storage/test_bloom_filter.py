@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.storage import bloom_filter
+from foil.engine.storage import bloom_filter
 
 
 def asks(raw: bytes, text: str) -> bool:

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from engine.errors import CorruptDataError, UsageError
-from engine.storage.local_store import LocalStore
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.engine.storage.local_store import LocalStore
 from tests.support.paths import REPO
 
 SPAWN = multiprocessing.get_context("spawn")

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from engine.errors import CorruptDataError, UsageError
-from engine.storage.copies import KEPT_S, Copies, limit_bytes
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.engine.storage.copies import KEPT_S, Copies, limit_bytes
 
 
 def digest(data: bytes) -> str:

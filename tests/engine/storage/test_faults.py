@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from engine.errors import NotReadyError
-from engine.storage.laws import check_store, try_laws
-from engine.storage.object_store import ObjectStore
+from foil.engine.errors import NotReadyError
+from foil.engine.storage.laws import check_store, try_laws
+from foil.engine.storage.object_store import ObjectStore
 from tests.support.commands import foil
 from tests.support.storage import servers
 from tests.support.storage.fault_proxy import FAULTS, FaultProxy, proxied

@@ -10,13 +10,13 @@ from functools import partial
 import obstore
 import pytest
 
-from engine.errors import CorruptDataError, JournalError
-from engine.flow import journal as writing
-from engine.flow.journal import Journal
-from engine.flow.journal_reading import damage, left_open, paid_replies, possibly_paid_twice
-from engine.requests import Reply
-from engine.storage.object_store import ObjectStore
-from engine.storage.opening import mirror_of
+from foil.engine.errors import CorruptDataError, JournalError
+from foil.engine.flow import journal as writing
+from foil.engine.flow.journal import Journal
+from foil.engine.flow.journal_reading import damage, left_open, paid_replies, possibly_paid_twice
+from foil.engine.requests import Reply
+from foil.engine.storage.object_store import ObjectStore
+from foil.engine.storage.opening import mirror_of
 from tests.support.drills.commit_drill import CALLS, die_at, end, fork, passages
 from tests.support.drills.run_drill import job, survive
 from tests.support.small_parts import Numbers, topics

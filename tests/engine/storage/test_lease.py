@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from engine.errors import MovedFolderError, NoRunError, RunHeldError
-from engine.storage import lease
-from engine.storage.lease import BEAT_S, VALID_S, Fence, RunLease, hold, holder_of
-from engine.storage.local_store import LocalStore
+from foil.engine.errors import MovedFolderError, NoRunError, RunHeldError
+from foil.engine.storage import lease
+from foil.engine.storage.lease import BEAT_S, VALID_S, Fence, RunLease, hold, holder_of
+from foil.engine.storage.local_store import LocalStore
 from tests.support.virtual_time import VirtualLoop
 
 

@@ -9,10 +9,10 @@ from threading import Barrier
 
 import pytest
 
-from engine.atomic_files import FileSystem
-from engine.errors import CorruptDataError, UsageError
-from engine.storage.local_store import LocalStore
-from engine.storage.opening import mirror_of, open_store
+from foil.engine.atomic_files import FileSystem
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.engine.storage.local_store import LocalStore
+from foil.engine.storage.opening import mirror_of, open_store
 from tests.support.drills.commit_drill import HookedFileSystem
 
 

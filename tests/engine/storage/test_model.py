@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from engine.storage.local_store import LocalStore
-from engine.storage.object_store import ObjectStore
+from foil.engine.storage.local_store import LocalStore
+from foil.engine.storage.object_store import ObjectStore
 
 KEYS = st.sampled_from(["a", "b/c", "b/d", "b/e/f", "c-d", "z/é y"])
 STREAMS = st.sampled_from(["s/1", "s/2", "t/1"])

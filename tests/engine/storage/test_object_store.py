@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from engine.storage import object_store
-from engine.storage.mirrors import mirror_of
-from engine.storage.object_store import ObjectStore
-from engine.storage.opening import open_store
+from foil.engine.storage import object_store
+from foil.engine.storage.mirrors import mirror_of
+from foil.engine.storage.object_store import ObjectStore
+from foil.engine.storage.opening import open_store
 from tests.support.drills.ports import free_port
 from tests.support.paths import REPO
 from tests.support.storage import servers
@@ -36,7 +36,7 @@ def test_a_profile_leads_to_a_bucket_where_the_variables_do_not(server_of, tmp_p
     (tmp_path / "config").write_text(f"[profile foil]\nregion = eu-west-1\nendpoint_url = {server_of('localbucket')}\n")
     (tmp_path / "keys").write_text("[foil]\naws_access_key_id = testing\naws_secret_access_key = sec%ret\n")
     code = (
-        "from engine.storage.object_store import ObjectStore\n"
+        "from foil.engine.storage.object_store import ObjectStore\n"
         "store = ObjectStore('s3://runs/profile', patience_s=5)\n"
         "store.put('a', b'1')\nprint(store.get('a'))"
     )
@@ -89,7 +89,7 @@ def test_without_any_key_a_bucket_is_given_up_soon_and_says_what_to_set(monkeypa
 
 
 def test_without_the_extra_a_bucket_says_what_to_install(tmp_path):
-    code = "import sys\nsys.modules['obstore'] = None\nfrom engine.storage.object_store import ObjectStore\n"
+    code = "import sys\nsys.modules['obstore'] = None\nfrom foil.engine.storage.object_store import ObjectStore\n"
     code += "ObjectStore('s3://runs/a').get('key')"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, timeout=60, check=False,

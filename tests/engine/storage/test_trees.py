@@ -5,10 +5,10 @@ from contextlib import suppress
 
 import pytest
 
-from engine.storage.mirrors import mirror_of
-from engine.storage.object_store import ObjectStore
-from engine.storage.opening import open_store
-from engine.storage.trees import download, remove, upload
+from foil.engine.storage.mirrors import mirror_of
+from foil.engine.storage.object_store import ObjectStore
+from foil.engine.storage.opening import open_store
+from foil.engine.storage.trees import download, remove, upload
 from tests.support.storage import servers
 
 

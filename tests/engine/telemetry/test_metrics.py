@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 
-from engine.flow.limits import BudgetSettings
-from engine.flow.progress import Counts
-from engine.flow.run_metrics import CountRecorder, record_budget
-from engine.keys import know_key
-from engine.telemetry.json_logs import JsonFormatter, add_log_facts
-from engine.telemetry.metrics import METRICS, MOST_SERIES, REJECTS, Meter, is_recording, use_meter
+from foil.engine.flow.limits import BudgetSettings
+from foil.engine.flow.progress import Counts
+from foil.engine.flow.run_metrics import CountRecorder, record_budget
+from foil.engine.keys import know_key
+from foil.engine.telemetry.json_logs import JsonFormatter, add_log_facts
+from foil.engine.telemetry.metrics import METRICS, MOST_SERIES, REJECTS, Meter, is_recording, use_meter
 
 KEY = "sk-proj-" + "Zq83hfKq02mfLw93nvbTx71"
 HOSTILE = ['"} 1\nfoil_seeds_total 9', "sk-proj-1234567890abcdef", "What is Slate?", "a" * 33, "", "\u202e", "-x"]

@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from engine.requests import Message, Reply, Request
-from engine.telemetry.spans import is_tracing, note_server, request_span, seed_span, use_tracer
+from foil.engine.requests import Message, Reply, Request
+from foil.engine.telemetry.spans import is_tracing, note_server, request_span, seed_span, use_tracer
 from tests.support.commands import foil, hosted_job, write_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving
@@ -24,7 +24,7 @@ pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from engine.telemetry.otlp_spans import OtlpTracer, trace_here
+from foil.engine.telemetry.otlp_spans import OtlpTracer, trace_here
 
 SECRET = "Zq83hfKq02mfLw93nvbTx71"
 
@@ -195,7 +195,7 @@ def test_a_run_that_is_stopped_sends_what_has_ended(tmp_path):
     with receiving() as receiver, serving(Behaviour(latency=0.2), Character()) as server:
         job = hosted_job(tmp_path, server.url, 200)
         process = subprocess.Popen(
-            [sys.executable, "-m", "cluster", "run", str(job), "--set", "runtime.workers=1"],
+            [sys.executable, "-m", "foil", "run", str(job), "--set", "runtime.workers=1"],
             cwd=REPO, env={**os.environ, **environment(receiver), "OTEL_BSP_SCHEDULE_DELAY": "600000"},
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.texts.chat_tokens import broken, broken_reply, mended
+from foil.engine.texts.chat_tokens import broken, broken_reply, mended
 
 PROGRAM = """std::vector<int> v; map<string, set<size_t>> m; if (a < b && c > d) x[KEY] = y[0];
 <div class="a"><b>bold</b></div> f <| x |> g; list[|u|] = []; #include <stdio.h>"""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.texts.key_spellings import cut_keys
+from foil.engine.texts.key_spellings import cut_keys
 from tests.engine.texts.spelled_keys import KEY, SPELLINGS, escaped, percent
 
 

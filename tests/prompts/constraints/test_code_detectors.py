@@ -2,9 +2,9 @@
 
 import pytest
 
-from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, surely_broken
-from prompts.constraints.families import FAMILIES
+from foil.engine.topic import Passage
+from foil.prompts.constraints.constraint import Constraint, surely_broken
+from foil.prompts.constraints.families import FAMILIES
 from tests.support.topics.sample_seeds import passage
 
 

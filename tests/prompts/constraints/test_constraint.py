@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import UsageError
-from engine.topic import Intent, Passage
-from prompts.constraints.constraint import Constraint, all_hold, constraints_of, dump_constraints
+from foil.engine.errors import UsageError
+from foil.engine.topic import Intent, Passage
+from foil.prompts.constraints.constraint import Constraint, all_hold, constraints_of, dump_constraints
 from tests.support.topics.sample_seeds import passage
 
 

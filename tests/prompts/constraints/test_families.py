@@ -7,12 +7,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UsageError
-from prompts.constraints.constraint import Constraint
-from prompts.constraints.detectors import Detector
-from prompts.constraints.families import FAMILIES, NAMES_BY_KIND, TEXT, Family, index_families
-from prompts.constraints.wordings import Wording
-from prompts.passages.blocks import join, segment
+from foil.engine.errors import UsageError
+from foil.prompts.constraints.constraint import Constraint
+from foil.prompts.constraints.detectors import Detector
+from foil.prompts.constraints.families import FAMILIES, NAMES_BY_KIND, TEXT, Family, index_families
+from foil.prompts.constraints.wordings import Wording
+from foil.prompts.passages.blocks import join, segment
 from tests.support.topics.sample_seeds import passage
 
 PROSE = """The black rhino lives in southern Africa, for example in Namibia and Kenya. It weighs about 1,400 kg.

@@ -2,8 +2,8 @@
 
 from random import Random
 
-from prompts.constraints.constraint import Constraint
-from prompts.constraints.instructions import CIRCLE, compose
+from foil.prompts.constraints.constraint import Constraint
+from foil.prompts.constraints.instructions import CIRCLE, compose
 
 
 def test_a_reason_names_no_other_people_than_the_context():

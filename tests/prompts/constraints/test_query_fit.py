@@ -2,8 +2,8 @@
 
 import pytest
 
-from prompts.constraints.families import NAMES_BY_KIND, WEIGHTS
-from prompts.constraints.query_fit import families_for
+from foil.prompts.constraints.families import NAMES_BY_KIND, WEIGHTS
+from foil.prompts.constraints.query_fit import families_for
 
 
 @pytest.mark.parametrize(

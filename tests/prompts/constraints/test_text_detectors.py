@@ -2,8 +2,8 @@
 
 import pytest
 
-from prompts.constraints.constraint import Constraint, surely_broken
-from prompts.constraints.families import FAMILIES
+from foil.prompts.constraints.constraint import Constraint, surely_broken
+from foil.prompts.constraints.families import FAMILIES
 from tests.support.topics.sample_seeds import passage
 
 

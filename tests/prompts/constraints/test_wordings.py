@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from engine.errors import UsageError
-from prompts.constraints.constraint import Constraint
-from prompts.constraints.wordings import WORDINGS, Wording, load_wordings, negate_phrase, plural, third_person
+from foil.engine.errors import UsageError
+from foil.prompts.constraints.constraint import Constraint
+from foil.prompts.constraints.wordings import WORDINGS, Wording, load_wordings, negate_phrase, plural, third_person
 
 
 def test_every_family_has_several_phrases_and_reasons():

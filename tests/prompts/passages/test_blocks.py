@@ -2,8 +2,8 @@
 
 import pytest
 
-from prompts.passages.blocks import is_about, join, may_answer, segment
-from prompts.rules.view_pairs import ViewPairFinder
+from foil.prompts.passages.blocks import is_about, join, may_answer, segment
+from foil.prompts.rules.view_pairs import ViewPairFinder
 from tests.support.topics.zoo import passage
 
 OSLO = (

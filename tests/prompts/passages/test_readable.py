@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from engine.errors import Rejected
-from engine.topic import Passage
-from prompts.passages.readable import flaw_of
-from prompts.passages.seed_material import build_material
+from foil.engine.errors import Rejected
+from foil.engine.topic import Passage
+from foil.prompts.passages.readable import flaw_of
+from foil.prompts.passages.seed_material import build_material
+from foil.validators.checks.readable import ReadableCheck, ReadableSettings
 from tests.support.topics.zoo import passage, seed, topic_of
-from validators.checks.readable import ReadableCheck, ReadableSettings
 
 SOUND = (
     "The tide turns twice a day. It is high at noon today.",

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.errors import FaultyReply, Rejected
-from engine.topic import Seed, Topic
-from prompts.constraints.dimensions import (
+from foil.engine.errors import FaultyReply, Rejected
+from foil.engine.topic import Seed, Topic
+from foil.prompts.constraints.dimensions import (
     ARTICLE_WORDS,
     CONDITIONS,
     DIMENSIONS,
@@ -28,8 +28,8 @@ from prompts.constraints.dimensions import (
     names,
     obeys,
 )
-from prompts.parse import parse_reply
-from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
+from foil.prompts.parse import parse_reply
+from foil.prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
 from tests.support.topics.sample_seeds import SEEDS, passage
 
 ENGLISH = "The ferry to Lower Saltmarsh takes 35 minutes. It runs twice an hour from the northern pier in all weathers."

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from datasets_out.training.sources import SourceSettings, pin_source
-from datasets_out.training.training_view import SplitSettings, TrainingView
+from foil.datasets_out.training.sources import SourceSettings, pin_source
+from foil.datasets_out.training.training_view import SplitSettings, TrainingView
 from tests.support.commands import foil
 from tests.support.small_parts import topics
 

@@ -7,14 +7,14 @@ import jinja2
 import pytest
 from jinja2.meta import find_undeclared_variables
 
-from cluster.seeds.other_run import RunReader, RunSettings
-from datasets_out.commits.log import CommitLog
-from engine.errors import Rejected
-from engine.seeds.catalog import READERS, open_seeds
-from prompts.demands import Demands
-from prompts.recipes.dual_view import seed_of
-from prompts.recipes.promptriever import PromptrieverSettings, _tasks
-from prompts.render import TEMPLATES, load
+from foil.cluster.seeds.other_run import RunReader, RunSettings
+from foil.datasets_out.commits.log import CommitLog
+from foil.engine.errors import Rejected
+from foil.engine.seeds.catalog import READERS, open_seeds
+from foil.prompts.demands import Demands
+from foil.prompts.recipes.dual_view import seed_of
+from foil.prompts.recipes.promptriever import PromptrieverSettings, _tasks
+from foil.prompts.render import TEMPLATES, load
 from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.matrices import SETTINGS, TABLES, made, matrix
 from tests.support.topics.trades import trade_seeds

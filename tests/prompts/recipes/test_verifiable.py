@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.errors import Rejected
-from engine.ids import canonical_json, sha256_hex
-from engine.seeds.metamath import MetamathReader, MetamathSettings
-from engine.topic import Passage, Topic
-from prompts.constraints.constraint import Constraint, all_hold, constraints_of
-from prompts.constraints.detectors import fold_text
-from prompts.constraints.families import FAMILIES, WEIGHTS
-from prompts.constraints.instructions import LENGTHS, STYLES
-from prompts.passages.blocks import join, segment
-from prompts.recipes.catalog import RECIPES
-from prompts.recipes.verifiable import VERSION
-from prompts.rules.topic_writer import WordedInstruction
-from prompts.rules.view_pairs import overlap
+from foil.engine.errors import Rejected
+from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.seeds.metamath import MetamathReader, MetamathSettings
+from foil.engine.topic import Passage, Topic
+from foil.prompts.constraints.constraint import Constraint, all_hold, constraints_of
+from foil.prompts.constraints.detectors import fold_text
+from foil.prompts.constraints.families import FAMILIES, WEIGHTS
+from foil.prompts.constraints.instructions import LENGTHS, STYLES
+from foil.prompts.passages.blocks import join, segment
+from foil.prompts.recipes.catalog import RECIPES
+from foil.prompts.recipes.verifiable import VERSION
+from foil.prompts.rules.topic_writer import WordedInstruction
+from foil.prompts.rules.view_pairs import overlap
 from tests.support.topics.zoo import HIPPO, OTHER_RHINO, RHINO, ZEBRA, passage, seed, topic_of
 
 

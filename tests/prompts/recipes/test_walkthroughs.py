@@ -9,15 +9,15 @@ import re
 
 import pytest
 
-from engine.errors import CutReplyError, Rejected
-from engine.flow.ask import schema_of
-from engine.models.hosted import body_of
-from engine.requests import Request
-from prompts.writing.answers import ConditionWording, Keywords, Questions
+from foil.engine.errors import CutReplyError, Rejected
+from foil.engine.flow.ask import schema_of
+from foil.engine.models.hosted import body_of
+from foil.engine.requests import Request
+from foil.prompts.writing.answers import ConditionWording, Keywords, Questions
+from foil.validators.catalog import VALIDATORS
 from tests.support.models.character import without_fences
 from tests.support.topics.matrices import build, matrix
 from tests.support.topics.walkthroughs import Writer, pages, seed_of
-from validators.catalog import VALIDATORS
 
 PAGES = pages()
 CHECKS = ("shape", "leak", "refusal", "injection", "newline_truncation")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prompts.writing.answers import without_fence, without_wrapping
-from prompts.writing.examples import examples_of
+from foil.prompts.writing.answers import without_fence, without_wrapping
+from foil.prompts.writing.examples import examples_of
 
 PLAIN = [
     "Find pages that say how long the crossing takes. Prices do not matter.",

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import prompts
-from engine.answer_forms import WRITE_AGAIN
-from engine.errors import FaultyReply, Rejected
-from engine.flow.ask import ReplyService, SeedAsk
-from engine.flow.budget import Budget
-from engine.flow.journal import Journal
-from engine.flow.limits import BudgetSettings
-from engine.model_traits import ModelTraits
-from engine.protocols import Model, Prompt
-from engine.requests import Message, Reply
-from engine.storage.opening import open_store
-from prompts.parse import parse_reply
-from prompts.writing.answers import WrittenText
-from prompts.writing.checks import (
+from foil import prompts
+from foil.engine.answer_forms import WRITE_AGAIN
+from foil.engine.errors import FaultyReply, Rejected
+from foil.engine.flow.ask import ReplyService, SeedAsk
+from foil.engine.flow.budget import Budget
+from foil.engine.flow.journal import Journal
+from foil.engine.flow.limits import BudgetSettings
+from foil.engine.model_traits import ModelTraits
+from foil.engine.protocols import Model, Prompt
+from foil.engine.requests import Message, Reply
+from foil.engine.storage.opening import open_store
+from foil.prompts.parse import parse_reply
+from foil.prompts.writing.answers import WrittenText
+from foil.prompts.writing.checks import (
     DEFAULTS,
     ECHO_WORDS,
     OnFail,

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from engine.errors import FaultyReply, Rejected
-from engine.protocols import Prompt
-from engine.requests import Message
-from prompts.constraints.instructions import LENGTHS, STYLES
-from prompts.demands import Demands, dump_demands
-from prompts.parse import parse_reply
-from prompts.writing.answers import Questions
-from prompts.writing.contrast import (
+from foil.engine.errors import FaultyReply, Rejected
+from foil.engine.protocols import Prompt
+from foil.engine.requests import Message
+from foil.prompts.constraints.instructions import LENGTHS, STYLES
+from foil.prompts.demands import Demands, dump_demands
+from foil.prompts.parse import parse_reply
+from foil.prompts.writing.answers import Questions
+from foil.prompts.writing.contrast import (
     ContrastWriter,
     GridCell,
     PassageTask,
@@ -23,9 +23,9 @@ from prompts.writing.contrast import (
     contrast_of,
     length_of,
 )
-from prompts.writing.examples import WORDS
-from prompts.writing.frames import framed
-from prompts.writing.material import writing_material
+from foil.prompts.writing.examples import WORDS
+from foil.prompts.writing.frames import framed
+from foil.prompts.writing.material import writing_material
 from tests.support.models.character import without_fences
 from tests.support.topics.sample_seeds import SEEDS
 from tests.support.topics.trades import trade_seeds

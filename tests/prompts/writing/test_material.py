@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from engine.errors import Rejected
-from engine.topic import Passage
-from prompts.writing.material import cut_passage, distinct, writing_material
+from foil.engine.errors import Rejected
+from foil.engine.topic import Passage
+from foil.prompts.writing.material import cut_passage, distinct, writing_material
 from tests.support.topics.sample_seeds import SEEDS
 from tests.support.topics.trades import trade_seeds
 

@@ -51,7 +51,7 @@ class DeskProcess:
     """`foil COMMAND OUT ...` as a process; `url` is what it printed."""
 
     def __init__(self, *arguments: object) -> None:
-        command = [sys.executable, "-m", "cluster", *map(str, arguments)]
+        command = [sys.executable, "-m", "foil", *map(str, arguments)]
         environment = {**os.environ, "PYTHONPATH": str(REPO)}
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPO, env=environment

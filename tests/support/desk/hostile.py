@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from datasets_out.commits.log import CommitLog
-from engine.topic import Judgment, Passage, Verdict
+from foil.datasets_out.commits.log import CommitLog
+from foil.engine.topic import Judgment, Passage, Verdict
 from tests.support import sample_run
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\u202egnp.exe\u200b{{ 7*7 }}'\"&amp;"

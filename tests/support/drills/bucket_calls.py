@@ -9,7 +9,7 @@ from typing import Any
 
 import obstore
 
-from engine.storage.object_store import PATIENCE_S, ObjectStore
+from foil.engine.storage.object_store import PATIENCE_S, ObjectStore
 
 _VERBS = ("put", "get", "get_range", "head", "delete")
 

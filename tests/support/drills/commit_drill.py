@@ -21,18 +21,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from datasets_out.commits import log as commit_log
-from datasets_out.commits.log import CommitLog
-from datasets_out.compaction.packing import compact
-from datasets_out.curation import collection
-from engine import atomic_files
-from engine.atomic_files import FileSystem
-from engine.crash_points import arm
-from engine.errors import CommitError, CommitLostError, DifferentJobError, NoRunError
-from engine.storage import local_store
-from engine.storage.mirrors import mirror_of, mirrored_url
-from engine.storage.opening import open_store
-from engine.topic import Intent, Judgment, Passage, Topic, Verdict
+from foil.datasets_out.commits import log as commit_log
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.compaction.packing import compact
+from foil.datasets_out.curation import collection
+from foil.engine import atomic_files
+from foil.engine.atomic_files import FileSystem
+from foil.engine.crash_points import arm
+from foil.engine.errors import CommitError, CommitLostError, DifferentJobError, NoRunError
+from foil.engine.storage import local_store
+from foil.engine.storage.mirrors import mirror_of, mirrored_url
+from foil.engine.storage.opening import open_store
+from foil.engine.topic import Intent, Judgment, Passage, Topic, Verdict
 
 JOB = {"seeds": {"kind": "drill"}}
 SEEDS = 4

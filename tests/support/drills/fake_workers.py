@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from engine.flow.journal import Journal, PartitionJournal
-from engine.flow.journal_records import reply_fact
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.flow.progress import Counts
-from engine.flow.worker_report import WorkerReport
-from engine.protocols import Partition
-from engine.requests import Reply
-from engine.runtime.partition_queue import PartitionQueue
-from engine.runtime.supervisor import Cause, Supervisor, WorkerDiedError
-from engine.storage.local_store import LocalStore
+from foil.engine.flow.journal import Journal, PartitionJournal
+from foil.engine.flow.journal_records import reply_fact
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.flow.progress import Counts
+from foil.engine.flow.worker_report import WorkerReport
+from foil.engine.protocols import Partition
+from foil.engine.requests import Reply
+from foil.engine.runtime.partition_queue import PartitionQueue
+from foil.engine.runtime.supervisor import Cause, Supervisor, WorkerDiedError
+from foil.engine.storage.local_store import LocalStore
 from tests.support.small_parts import seed
 from tests.support.virtual_time import VirtualLoop
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from datasets_out.commits.entries import CommitEntry
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot, read_partitions
-from datasets_out.commits.verify import verify
-from engine.topic import Topic
+from foil.datasets_out.commits.entries import CommitEntry
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot, read_partitions
+from foil.datasets_out.commits.verify import verify
+from foil.engine.topic import Topic
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from datasets_out.sql.query_process import check_statement, connect
-from engine.errors import FoilError
+from foil.datasets_out.sql.query_process import check_statement, connect
+from foil.engine.errors import FoilError
 
 SECRET = "correct-horse-battery-staple"
 python_variable = secret_table = pa.table({"word": [SECRET]})  # what a replacement scan would find

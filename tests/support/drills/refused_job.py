@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from datasets_out.sql.query import run_sql
+from foil.datasets_out.sql.query import run_sql
 from tests.support.commands import foil
 from tests.support.models.scripted_server import answered
 

@@ -7,12 +7,12 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from engine.flow.journal_reading import possibly_paid_twice
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.models.batch import Batched
-from engine.models.endpoints import HostedSettings
-from engine.models.hosted import Hosted
-from engine.storage.opening import open_store
+from foil.engine.flow.journal_reading import possibly_paid_twice
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.models.batch import Batched
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.models.hosted import Hosted
+from foil.engine.storage.opening import open_store
 from tests.support.small_parts import (
     Echo,
     Numbers,

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from engine.flow.ask import schema_of
-from engine.ids import canonical_json, fraction_of, sha256_hex
-from engine.requests import Message, Request
-from prompts.writing.answers import ConditionWording, Keywords, Questions
+from foil.engine.flow.ask import schema_of
+from foil.engine.ids import canonical_json, fraction_of, sha256_hex
+from foil.engine.requests import Message, Request
+from foil.prompts.writing.answers import ConditionWording, Keywords, Questions
 from tests.support.models.fault_server import without_notes
 
 Json = dict[str, Any]

@@ -12,24 +12,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from engine.errors import RefusedRequestError
-from engine.flow.ask import ReplyService, SeedAsk
-from engine.flow.budget import Budget
-from engine.flow.journal import Journal
-from engine.flow.limits import BudgetSettings
-from engine.ids import fraction_of
-from engine.protocols import JudgeCheck, Model, Prompt
-from engine.requests import Reply, Request
-from engine.storage.opening import open_store
-from engine.topic import Intent, Passage, Topic
-from prompts.constraints.constraint import all_hold, constraints_of, full_text
-from prompts.constraints.dimensions import is_decidable, obeys
-from prompts.judge_answers import LABELS
-from prompts.parse import parse_reply
-from prompts.passages.answer_evidence import answers, evidence_of
-from prompts.render import PromptTemplate, compile_template, load
-from prompts.untrusted_text import inert
-from validators.judges.canaries import make_canary
+from foil.engine.errors import RefusedRequestError
+from foil.engine.flow.ask import ReplyService, SeedAsk
+from foil.engine.flow.budget import Budget
+from foil.engine.flow.journal import Journal
+from foil.engine.flow.limits import BudgetSettings
+from foil.engine.ids import fraction_of
+from foil.engine.protocols import JudgeCheck, Model, Prompt
+from foil.engine.requests import Reply, Request
+from foil.engine.storage.opening import open_store
+from foil.engine.topic import Intent, Passage, Topic
+from foil.prompts.constraints.constraint import all_hold, constraints_of, full_text
+from foil.prompts.constraints.dimensions import is_decidable, obeys
+from foil.prompts.judge_answers import LABELS
+from foil.prompts.parse import parse_reply
+from foil.prompts.passages.answer_evidence import answers, evidence_of
+from foil.prompts.render import PromptTemplate, compile_template, load
+from foil.prompts.untrusted_text import inert
+from foil.validators.judges.canaries import make_canary
 
 
 def is_relevant(intent: Intent, passage: Passage) -> bool:

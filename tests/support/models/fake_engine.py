@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from engine.errors import ModelOutageError
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.flow.progress import Summary
-from engine.inference.pooled_vllm import PooledVllm, engine_spec
-from engine.model_traits import ModelTraits
-from engine.models.local_vllm import LocalVllmSettings
-from engine.protocols import Parts
-from engine.runtime.session import RunSpec, WorkerSpec
+from foil.engine.errors import ModelOutageError
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.flow.progress import Summary
+from foil.engine.inference.pooled_vllm import PooledVllm, engine_spec
+from foil.engine.model_traits import ModelTraits
+from foil.engine.models.local_vllm import LocalVllmSettings
+from foil.engine.protocols import Parts
+from foil.engine.runtime.session import RunSpec, WorkerSpec
 from tests.support.small_parts import Echo, Numbers, build, opened, quiet
 
 
@@ -59,7 +59,7 @@ def spec_of(out: Path, settings: LocalVllmSettings, seeds: int, workers: int = 1
 
 def run_pooled(out: Path, settings: LocalVllmSettings, seeds: int = 40, *, progress=quiet, **more: object) -> Summary:
     """One session of it in this process."""
-    from engine.runtime.run_ray import run
+    from foil.engine.runtime.run_ray import run
 
     return run(replace(spec_of(out, settings, seeds, **more)), progress)
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from engine.errors import FoilError
-from engine.models.pacing import Endpoint, EndpointPool
-from engine.rates.book import RateAsk, RateBook, RateLease, rate_key
-from engine.rates.client import RateClient
+from foil.engine.errors import FoilError
+from foil.engine.models.pacing import Endpoint, EndpointPool
+from foil.engine.rates.book import RateAsk, RateBook, RateLease, rate_key
+from foil.engine.rates.client import RateClient
 from tests.support.virtual_time import run_virtually
 
 KEY = rate_key("http://127.0.0.1/v1", "test-model", "${KEY}")

@@ -8,8 +8,8 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.errors import ModelOutageError, RateLimitedError
-from engine.models.pacing import Endpoint, EndpointPool
+from foil.engine.errors import ModelOutageError, RateLimitedError
+from foil.engine.models.pacing import Endpoint, EndpointPool
 from tests.support.virtual_time import run_virtually
 
 LATENCY = 0.2

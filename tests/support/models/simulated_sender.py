@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from engine.errors import FoilError
-from engine.flow.budget import Budget, LeasedBudget, Spend
-from engine.rates.book import RateAsk, RateBook, RateLease, rate_key
-from engine.rates.client import RateClient
+from foil.engine.errors import FoilError
+from foil.engine.flow.budget import Budget, LeasedBudget, Spend
+from foil.engine.rates.book import RateAsk, RateBook, RateLease, rate_key
+from foil.engine.rates.client import RateClient
 
 CHUNK_S = 0.25
 WIRE_S = 0.002

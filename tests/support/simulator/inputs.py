@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from prompts.recipes import verifiable
-from prompts.recipes.custom import recipe as custom
-from prompts.rules import topic_writer
+from foil.prompts.recipes import verifiable
+from foil.prompts.recipes.custom import recipe as custom
+from foil.prompts.rules import topic_writer
+from foil.validators.checks.topic_check import TopicCheck
 from tests.support.simulator.checker import Version
-from validators.checks.topic_check import TopicCheck
 
 COLOURS = ("red", "blue", "green", "amber", "violet", "black", "white", "brown")
 _OTHER_FOIL = 0.12

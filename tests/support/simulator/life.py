@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from cluster.__main__ import run
+from foil.cluster.__main__ import run
 from tests.support.simulator import inputs
 from tests.support.simulator.checker import EXIT_CODES, HELD, Version
 from tests.support.simulator.disk import FAULTS

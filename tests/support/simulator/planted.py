@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.support.paths import REPO
 
 SEEDS = 300
-_ROOMS = ("cluster", "datasets_out", "engine", "prompts", "tests", "trainer", "validators", "pyproject.toml")
+_ROOMS = ("cluster", "datasets_out", "engine", "foil", "prompts", "tests", "trainer", "validators", "pyproject.toml")
 _FOUND = re.compile(r"^seed (\d+): ([^:]+):")
 
 LOG = "datasets_out/commits/log.py"
@@ -303,7 +303,9 @@ def search(planted: Planted, seeds: int = SEEDS) -> Found:
         for room in _ROOMS:
             source = REPO / room
             if source.is_dir():
-                shutil.copytree(source, copy / room, ignore=shutil.ignore_patterns("__pycache__", "data"))
+                shutil.copytree(
+                    source, copy / room, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "data")
+                )
             else:
                 shutil.copy(source, copy)
         path = copy / planted.file

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from cluster import run_job
-from engine.errors import NotReadyError
-from engine.flow import journal
+from foil.cluster import run_job
+from foil.engine.errors import NotReadyError
+from foil.engine.flow import journal
 from tests.support.paths import REPO
 from tests.support.simulator import inputs, training, uses
 from tests.support.simulator.checker import Version, check_glob, check_rows, compare, is_complete, read
@@ -143,7 +143,7 @@ class _Killing:
         self._version, self._folder, self.out = scenario.plan.version, scenario.folder, scenario.out
         self._workers, self._dice = dice.choice((0, 2)), dice
         words = [*scenario._job(self._version), "--set", f"runtime.workers={self._workers}"]
-        self._command = [sys.executable, "-m", "cluster", *words]
+        self._command = [sys.executable, "-m", "foil", *words]
         self.found: list[str] = []
         self.told: Counter[str] = Counter()
 

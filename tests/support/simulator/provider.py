@@ -16,8 +16,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from engine.models.hosted import EndpointClient, RawAnswer
-from engine.requests import Request
+from foil.engine.models.hosted import EndpointClient, RawAnswer
+from foil.engine.requests import Request
 from tests.support.models.character import Character, request_of
 from tests.support.simulator.disk import KilledError
 from tests.support.simulator.world import Process, World

@@ -11,10 +11,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from datasets_out.commits.encoding import seal
-from engine.flow.ask import schema_of
-from prompts.recipes.custom.recipe import model_of
-from prompts.recipes.custom.specs import Stage
+from foil.datasets_out.commits.encoding import seal
+from foil.engine.flow.ask import schema_of
+from foil.prompts.recipes.custom.recipe import model_of
+from foil.prompts.recipes.custom.specs import Stage
 from tests.support.models.character import SCHEMAS
 from tests.support.simulator import inputs
 from tests.support.simulator.checker import (

@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from datasets_out.sql import query
-from datasets_out.sql.output_formats import write_parquet
+from foil.datasets_out.sql import query
+from foil.datasets_out.sql.output_formats import write_parquet
+from foil.trainer.mining import mined_run
 from tests.support.simulator.checker import EXIT_CODES, Dataset, check_rows, read
 from tests.support.simulator.life import MEMORY, Life, put_finished_run
 from tests.support.simulator.world import Process, World
-from trainer.mining import mined_run
 
 _MINE = ("mine", "box/out", "box/mined", "--set", "per_intent=2")
 _SELECT = "SELECT topic_id, query, status FROM topics ORDER BY topic_id"

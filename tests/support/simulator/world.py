@@ -35,9 +35,9 @@ from typing import Any
 import psutil
 import pytest
 
-from datasets_out.commits import verify
-from engine import crash_points
-from engine.storage import lease
+from foil.datasets_out.commits import verify
+from foil.engine import crash_points
+from foil.engine.storage import lease
 from tests.support.simulator.disk import FAULTS, Disk, KilledError
 from tests.support.virtual_time import VirtualLoop
 

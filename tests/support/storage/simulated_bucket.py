@@ -17,9 +17,9 @@ import obstore
 import pytest
 from obstore import exceptions
 
-from datasets_out.commits import log, verify
-from engine.storage import object_store
-from engine.storage.object_store import ObjectStore
+from foil.datasets_out.commits import log, verify
+from foil.engine.storage import object_store
+from foil.engine.storage.object_store import ObjectStore
 from tests.support.simulator.disk import KilledError
 
 _LOST, _SLOW = 0.02, 0.03

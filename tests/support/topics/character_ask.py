@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from engine.flow.ask import schema_of
-from engine.protocols import Prompt
-from prompts.parse import parse_reply
+from foil.engine.flow.ask import schema_of
+from foil.engine.protocols import Prompt
+from foil.prompts.parse import parse_reply
 from tests.support.models.character import Character
 
 

@@ -11,17 +11,17 @@ from contextlib import suppress
 from itertools import product
 from typing import Any
 
-from engine.errors import Rejected
-from engine.flow.ask import schema_of
-from engine.ids import sha256_hex
-from engine.topic import Seed
-from prompts.constraints.dimensions import DIMENSIONS
-from prompts.recipes.catalog import RECIPES
+from foil.engine.errors import Rejected
+from foil.engine.flow.ask import schema_of
+from foil.engine.ids import sha256_hex
+from foil.engine.topic import Seed
+from foil.prompts.constraints.dimensions import DIMENSIONS
+from foil.prompts.recipes.catalog import RECIPES
+from foil.validators.catalog import VALIDATORS
 from tests.support.paths import GOLDEN
 from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.sample_seeds import SEEDS
 from tests.support.topics.trades import trade_seeds
-from validators.catalog import VALIDATORS
 
 PROMPTS = GOLDEN / "prompts"
 TEXT, CODE, MATHEMATICS = trade_seeds()[0], SEEDS["leetcode"], SEEDS["metamath"]

@@ -5,23 +5,23 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
-from datasets_out.commits.log import CommitLog
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.protocols import Model, Parts
-from engine.requests import Reply
-from engine.seeds.files.ledger import Ledger
-from engine.topic import Intent, Judgment, Passage, Topic, intent_id
-from prompts.constraints.constraint import Constraint, dump_constraints
-from prompts.parse import parse_reply
-from prompts.passages.answer_evidence import dump_evidence
-from prompts.recipes.verifiable import Verifiable, VerifiableSettings
+from foil.datasets_out.commits.log import CommitLog
+from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.protocols import Model, Parts
+from foil.engine.requests import Reply
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.topic import Intent, Judgment, Passage, Topic, intent_id
+from foil.prompts.constraints.constraint import Constraint, dump_constraints
+from foil.prompts.parse import parse_reply
+from foil.prompts.passages.answer_evidence import dump_evidence
+from foil.prompts.recipes.verifiable import Verifiable, VerifiableSettings
+from foil.validators.checks.shape import ShapeCheck, ShapeSettings
+from foil.validators.judges.polarity import JudgePolarity, JudgePolaritySettings
+from foil.validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
+from foil.validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
 from tests.support.models.corrupt_judge import CorruptJudge, Honest, asker
 from tests.support.small_parts import opened, run_parts
 from tests.support.topics.zoo import HIPPO, ZEBRA, seed
-from validators.checks.shape import ShapeCheck, ShapeSettings
-from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
-from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
-from validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
 
 QUERY = "how do lighthouses turn their lamp"
 ANSWER = "The lamp of a lighthouse floats on mercury and is turned by a clockwork."

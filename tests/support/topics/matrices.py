@@ -2,8 +2,8 @@
 
 import asyncio
 
-from engine.topic import Seed
-from prompts.recipes.catalog import RECIPES
+from foil.engine.topic import Seed
+from foil.prompts.recipes.catalog import RECIPES
 from tests.support.topics.character_ask import CharacterAsk
 
 SETTINGS = {"infir": {}, "promptriever": {}, "dual_view": {"base": {"kind": "promptriever"}}}

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from cluster.job import load_job
-from cluster.run_job import run_job
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.training.sources import TopicSource
-from datasets_out.training.training_view import SplitSettings, TrainingView, text_key
+from foil.cluster.job import load_job
+from foil.cluster.run_job import run_job
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.training.sources import TopicSource
+from foil.datasets_out.training.training_view import SplitSettings, TrainingView, text_key
 
 JOB = """
 seeds: {{kind: python_docs, libraries: [sklearn]}}

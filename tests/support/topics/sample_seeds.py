@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from engine.topic import Passage, Seed
+from foil.engine.topic import Passage, Seed
 
 
 def passage(text: str, role="seed_positive", title: str = "", **attributes: str) -> Passage:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from engine.topic import Passage, Seed
+from foil.engine.topic import Passage, Seed
 from tests.support.models.character import pick
 
 TOWNS = ("Vellmar", "Quarrow", "Tindale", "Osmory", "Brackwell")

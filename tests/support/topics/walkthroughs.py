@@ -12,11 +12,11 @@ from typing import Any
 
 import yaml
 
-from engine.errors import FaultyReply
-from engine.protocols import Prompt
-from engine.topic import Passage, PassageRole, Seed
-from prompts.constraints.dimensions import CONDITIONS, describe, name_of
-from prompts.parse import parse_reply
+from foil.engine.errors import FaultyReply
+from foil.engine.protocols import Prompt
+from foil.engine.topic import Passage, PassageRole, Seed
+from foil.prompts.constraints.dimensions import CONDITIONS, describe, name_of
+from foil.prompts.parse import parse_reply
 from tests.support.models.character import without_fences
 
 Page = Mapping[str, Any]

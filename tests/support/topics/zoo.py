@@ -2,8 +2,8 @@
 
 import asyncio
 
-from engine.topic import Passage, Seed, Topic
-from prompts.recipes.verifiable import Verifiable, VerifiableSettings
+from foil.engine.topic import Passage, Seed, Topic
+from foil.prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from tests.support.topics.character_ask import CharacterAsk
 
 RHINO = (

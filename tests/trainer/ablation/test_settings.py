@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import UsageError
-from trainer.ablation import settings as settings_module
-from trainer.ablation.settings import AblationSettings, cells_of, check_equal_steps
+from foil.engine.errors import UsageError
+from foil.trainer.ablation import settings as settings_module
+from foil.trainer.ablation.settings import AblationSettings, cells_of, check_equal_steps
 
 LOSS = {"both": {}, "passages": {"train.loss.blocks": ["P"]}}
 RATE = {"as it is": {}, "low": {"train.schedule.learning_rate": 1e-5}, "high": {"train.schedule.learning_rate": 0.01}}

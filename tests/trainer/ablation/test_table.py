@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from engine.errors import UsageError
-from trainer.ablation import table as table_module
-from trainer.ablation.table import best_cell, cell_text, compare_cells
-from trainer.measures.significance import crossed_estimate, t_test
+from foil.engine.errors import UsageError
+from foil.trainer.ablation import table as table_module
+from foil.trainer.ablation.table import best_cell, cell_text, compare_cells
+from foil.trainer.measures.significance import crossed_estimate, t_test
 
 BASE = [{"q1": 0.0, "q2": 0.5, "q3": 1.0}, {"q1": 0.2, "q2": 0.5, "q3": 0.8}]
 BETTER = [{"q1": 0.2, "q2": 0.7, "q3": 1.0}, {"q1": 0.4, "q2": 0.7, "q3": 1.0}]

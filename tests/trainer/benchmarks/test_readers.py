@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.catalog import KINDS, benchmarks_of, parts_of, read_benchmark
+from foil.trainer.benchmarks.making.folder import write_benchmark as write_made
+from foil.trainer.benchmarks.readers import instructir, trec
+from foil.trainer.benchmarks.readers.mair import DOMAINS
+from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.systems.bm25 import Bm25
+from foil.trainer.systems.system import Bm25Settings, ranking_of
 from tests.trainer.benchmarks.tiny_benchmarks import LAYOUTS, lines, write_benchmark
-from trainer.benchmarks.catalog import KINDS, benchmarks_of, parts_of, read_benchmark
-from trainer.benchmarks.making.folder import write_benchmark as write_made
-from trainer.benchmarks.readers import instructir, trec
-from trainer.benchmarks.readers.mair import DOMAINS
-from trainer.benchmarks.source import BenchmarkSource
-from trainer.systems.bm25 import Bm25
-from trainer.systems.system import Bm25Settings, ranking_of
 
 FILES = [(kind, name) for kind, files in LAYOUTS.items() for name in files]
 

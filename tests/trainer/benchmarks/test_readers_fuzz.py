@@ -8,10 +8,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.catalog import parts_of, read_benchmark
 from tests.support.fuzzing import fuzzed
 from tests.trainer.benchmarks.tiny_benchmarks import LAYOUTS, write_benchmark
-from trainer.benchmarks.catalog import parts_of, read_benchmark
 
 FILES = [(kind, name) for kind, files in LAYOUTS.items() for name in files]
 VALUES = st.recursive(

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.benchmarks.source import BenchmarkSource
 
 
 def lines(*rows):

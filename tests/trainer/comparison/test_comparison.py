@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from engine.errors import CorruptDataError
+from foil.engine.errors import CorruptDataError
+from foil.trainer.benchmarks.catalog import benchmarks_of, read_benchmark
+from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.comparison import results as results_module
+from foil.trainer.comparison import scores as scores_module
+from foil.trainer.comparison.results import keep, results, weighted
+from foil.trainer.comparison.scores import CollectionScores, score
+from foil.trainer.measures.catalog import measure_all, measure_named
+from foil.trainer.systems.bm25 import Bm25
+from foil.trainer.systems.system import Bm25Settings
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
-from trainer.benchmarks.catalog import benchmarks_of, read_benchmark
-from trainer.benchmarks.source import BenchmarkSource
-from trainer.comparison import results as results_module
-from trainer.comparison import scores as scores_module
-from trainer.comparison.results import keep, results, weighted
-from trainer.comparison.scores import CollectionScores, score
-from trainer.measures.catalog import measure_all, measure_named
-from trainer.systems.bm25 import Bm25
-from trainer.systems.system import Bm25Settings
 
 
 class Fixed:

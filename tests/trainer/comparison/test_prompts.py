@@ -2,10 +2,10 @@
 
 import pytest
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.comparison.prompts import PromptedPart, dev_queries, prompt_result, read_prompts, with_prompt
 from tests.support.paths import REPO
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.comparison.prompts import PromptedPart, dev_queries, prompt_result, read_prompts, with_prompt
 
 NAME = ("b", "", "nDCG@10", "s")
 VALUES = {

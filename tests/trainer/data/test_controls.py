@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
+from foil.trainer.data.controls import control, without_instruction_negatives
+from foil.trainer.data.instructions import generic_instructions
+from foil.trainer.run.fit import BatchReader
 from tests.support.trainer_world import NO_YEAR, YEAR, commit, open_view, topic
 from tests.support.training import SHARES, TEMPLATE, groups, settings_for
-from trainer.data.controls import control, without_instruction_negatives
-from trainer.data.instructions import generic_instructions
-from trainer.run.fit import BatchReader
 
 TOPICS = list(groups(6))
 

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import UsageError
-from tests.support.training import groups
-from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
-from trainer.benchmarks.catalog import read_benchmark
-from trainer.data import instructions as instructions_module
-from trainer.data.instructions import (
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.catalog import read_benchmark
+from foil.trainer.data import instructions as instructions_module
+from foil.trainer.data.instructions import (
     InstructedQuery,
     generic_instructions,
     instructions_named,
@@ -19,6 +17,8 @@ from trainer.data.instructions import (
     replaced,
     with_instructions,
 )
+from tests.support.training import groups
+from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
 
 QUERIES = [
     InstructedQuery("a", "", "ferry price"), InstructedQuery("a", "Only dollars and no euros.", "ferry price"),

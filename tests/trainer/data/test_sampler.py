@@ -5,8 +5,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from engine.errors import UsageError
-from trainer.data.sampler import Sampler, epoch_order, mixture, share_of
+from foil.engine.errors import UsageError
+from foil.trainer.data.sampler import Sampler, epoch_order, mixture, share_of
 
 partitions = st.lists(st.integers(0, 5), min_size=1, max_size=40).map(
     lambda found: np.array(sorted(found), dtype=np.int32)

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_out.training.training_view import TopicGroup
-from engine.errors import UsageError
-from trainer.evaluation import blend
-from trainer.evaluation.blend import BlendPoint, choose_share, draw_curve
-from trainer.evaluation.evaluate import compare, compare_corpora, means, ranks_of, read_hits
-from trainer.evaluation.topic_measures import MEASURES, TopicScores, opposite_views, rank_changes
-from trainer.measures.judged import single_queries
-from trainer.measures.ranking.ndcg import NDCG
-from trainer.measures.ranks import order
-from trainer.measures.trec_files import read_qrels
-from trainer.settings import RetentionSettings
+from foil.datasets_out.training.training_view import TopicGroup
+from foil.engine.errors import UsageError
+from foil.trainer.evaluation import blend
+from foil.trainer.evaluation.blend import BlendPoint, choose_share, draw_curve
+from foil.trainer.evaluation.evaluate import compare, compare_corpora, means, ranks_of, read_hits
+from foil.trainer.evaluation.topic_measures import MEASURES, TopicScores, opposite_views, rank_changes
+from foil.trainer.measures.judged import single_queries
+from foil.trainer.measures.ranking.ndcg import NDCG
+from foil.trainer.measures.ranks import order
+from foil.trainer.measures.trec_files import read_qrels
+from foil.trainer.settings import RetentionSettings
 
 
 def group(relevance, intents=(("", "q"), ("I", "q"), ("I'", "q"), ("I", "other"))):

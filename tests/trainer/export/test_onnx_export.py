@@ -10,22 +10,22 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer, GPT2Config, GPT2ForSequenceClassification, LlamaConfig, LlamaModel
 
-from engine.errors import CorruptDataError, UsageError
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.export.check_texts import check_pairs, check_texts
+from foil.trainer.model.checksums import check_model, folder_digest
+from foil.trainer.model.encoder import load_encoder
+from foil.trainer.reranker.pair_scorer import load_pair_scorer, save_pair_scorer
+from foil.trainer.run.fit import train
+from foil.trainer.systems.catalog import open_system
+from foil.trainer.systems.system import SystemSettings
 from tests.support.training import FULL, TEMPLATE, settings_for
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.export.check_texts import check_pairs, check_texts
-from trainer.model.checksums import check_model, folder_digest
-from trainer.model.encoder import load_encoder
-from trainer.reranker.pair_scorer import load_pair_scorer, save_pair_scorer
-from trainer.run.fit import train
-from trainer.systems.catalog import open_system
-from trainer.systems.system import SystemSettings
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
-from trainer.export.onnx_encoder import OnnxEncoder, load_exportable, open_session
-from trainer.export.onnx_export import export_onnx
+from foil.trainer.export.onnx_encoder import OnnxEncoder, load_exportable, open_session
+from foil.trainer.export.onnx_export import export_onnx
 
 pytestmark = pytest.mark.slow
 

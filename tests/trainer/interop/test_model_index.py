@@ -7,15 +7,15 @@ import pytest
 from huggingface_hub import ModelCard
 from huggingface_hub.repocard_data import model_index_to_eval_results
 
-from cluster.commands.app import app
-from cluster.endings import run_command
+from foil.cluster.commands.app import app
+from foil.cluster.endings import run_command
+from foil.trainer.interop import model_index
+from foil.trainer.model.checksums import check_model
+from foil.trainer.run import card as card_of_model
+from foil.trainer.run.fit import train
+from foil.trainer.settings import ValidationSettings
 from tests.support.training import load, settings_for
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
-from trainer.interop import model_index
-from trainer.model.checksums import check_model
-from trainer.run import card as card_of_model
-from trainer.run.fit import train
-from trainer.settings import ValidationSettings
 
 
 @pytest.fixture(scope="module")

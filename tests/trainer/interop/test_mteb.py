@@ -7,25 +7,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.catalog import KINDS, benchmarks_of, parts_of, read_benchmark
+from foil.trainer.benchmarks.making.folder import write_benchmark
+from foil.trainer.benchmarks.making.parts import only_queries
+from foil.trainer.benchmarks.making.topics import benchmark_of
+from foil.trainer.benchmarks.readers import mteb_task
+from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.comparison.results import results
+from foil.trainer.comparison.scores import score
+from foil.trainer.interop.mteb_folder import task_of
+from foil.trainer.interop.mteb_model import load_for_mteb
+from foil.trainer.measures.catalog import measure_named
+from foil.trainer.run.card import shown_name
+from foil.trainer.run.fit import train
+from foil.trainer.systems.catalog import open_system
+from foil.trainer.systems.system import SystemSettings, ranking_of
 from tests.support.trainer_world import topic
 from tests.support.training import settings_for
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.catalog import KINDS, benchmarks_of, parts_of, read_benchmark
-from trainer.benchmarks.making.folder import write_benchmark
-from trainer.benchmarks.making.parts import only_queries
-from trainer.benchmarks.making.topics import benchmark_of
-from trainer.benchmarks.readers import mteb_task
-from trainer.benchmarks.source import BenchmarkSource
-from trainer.comparison.results import results
-from trainer.comparison.scores import score
-from trainer.interop.mteb_folder import task_of
-from trainer.interop.mteb_model import load_for_mteb
-from trainer.measures.catalog import measure_named
-from trainer.run.card import shown_name
-from trainer.run.fit import train
-from trainer.systems.catalog import open_system
-from trainer.systems.system import SystemSettings, ranking_of
 
 NEEDED = "mteb is not installed; pip install 'foil-ir[interop]'"
 CHANGED = SystemSettings(template="query_instruction", encode={"max_tokens": 5, "precision": "float32"})

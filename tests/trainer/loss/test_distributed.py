@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from trainer.loss.distributed import barrier, gather_keys, gather_rows, sum_gradients, sum_scalar
+from foil.trainer.loss.distributed import barrier, gather_keys, gather_rows, sum_gradients, sum_scalar
 
 
 def gather_unequal(rank, workers, folder):

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
+from foil.trainer.data.collate import collate, make_contrast_pairs
+from foil.trainer.loss.batch_loss import add_gradients
+from foil.trainer.loss.gradient_cache import backward
+from foil.trainer.model.encoder import Encoder
+from foil.trainer.model_settings import ModelSettings
+from foil.trainer.settings import LossSettings, RetentionSettings, TrainSettings
 from tests.support.training import FULL, TEMPLATE, gradients_of, groups, load
-from trainer.data.collate import collate, make_contrast_pairs
-from trainer.loss.batch_loss import add_gradients
-from trainer.loss.gradient_cache import backward
-from trainer.model.encoder import Encoder
-from trainer.model_settings import ModelSettings
-from trainer.settings import LossSettings, RetentionSettings, TrainSettings
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_out.training.training_view import TopicGroup
-from tests.support.training import TEMPLATE
-from trainer.data.collate import (
+from foil.datasets_out.training.training_view import TopicGroup
+from foil.trainer.data.collate import (
     BatchKeys,
     collate,
     find_negatives,
@@ -20,8 +19,9 @@ from trainer.data.collate import (
     reduce_to_plain,
     trim_group,
 )
-from trainer.loss.losses import block_scores, row_losses
-from trainer.settings import LossSettings, TrainSettings
+from foil.trainer.loss.losses import block_scores, row_losses
+from foil.trainer.settings import LossSettings, TrainSettings
+from tests.support.training import TEMPLATE
 
 
 def at_angles(*degrees):

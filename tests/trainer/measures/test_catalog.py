@@ -6,11 +6,11 @@ import pkgutil
 
 import pytest
 
-import trainer.measures
-from engine.errors import UsageError
-from trainer.measures.catalog import MEASURES, measure_named
+import foil.trainer.measures
+from foil.engine.errors import UsageError
+from foil.trainer.measures.catalog import MEASURES, measure_named
 
-MODULES = [module.name for module in pkgutil.walk_packages(trainer.measures.__path__, "trainer.measures.")]
+MODULES = [module.name for module in pkgutil.walk_packages(foil.trainer.measures.__path__, "foil.trainer.measures.")]
 NAMES = (
     "nDCG@10", "nDCG", "AP", "AP@1000", "RR", "RR@10", "R@100", "P@5", "p-MRR", "p-MRR(original->instructed)", "SICR",
     "SICR(released)", "WISE(K=20)", "WISE(K=5,N=3)", "WISE(released)", "WISE(released,K=10,N=2)", "ideal WISE(K=20)",

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
+from foil.trainer.measures.catalog import measure_all, measure_named
+from foil.trainer.measures.following.both_views import both_views
+from foil.trainer.measures.following.p_mrr import rank_change
 from tests.support.paths import REPO
 from tests.trainer.measures.variants import Variant, list_with, variants_of
-from trainer.measures.catalog import measure_all, measure_named
-from trainer.measures.following.both_views import both_views
-from trainer.measures.following.p_mrr import rank_change
 
 MTEB = [json.loads(line) for line in (REPO / "tests" / "golden" / "mteb" / "measures.jsonl").read_text().splitlines()]
 PAIRED = ("p-MRR", "SICR", "SICR(released)", "WISE", "WISE(released)", "ideal WISE", "Robustness@3", "both views")

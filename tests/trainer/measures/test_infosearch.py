@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.measures.catalog import measure_named
+from foil.trainer.measures.following.gold_changes import GoldChanges, GoldRanks, GoldScores
+from foil.trainer.measures.following.p_mrr import rank_change
+from foil.trainer.measures.following.sicr import printed_sicr, released_sicr
+from foil.trainer.measures.following.wise import WISE
+from foil.trainer.systems.bm25 import Bm25
+from foil.trainer.systems.system import Bm25Settings
 from tests.trainer.measures.variants import Variant, list_with, variants_of
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.measures.catalog import measure_named
-from trainer.measures.following.gold_changes import GoldChanges, GoldRanks, GoldScores
-from trainer.measures.following.p_mrr import rank_change
-from trainer.measures.following.sicr import printed_sicr, released_sicr
-from trainer.measures.following.wise import WISE
-from trainer.systems.bm25 import Bm25
-from trainer.systems.system import Bm25Settings
 
 TRIPLE = variants_of("c", "original", "instructed", "reversed")
 

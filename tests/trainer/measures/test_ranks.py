@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import UsageError
-from trainer.measures.catalog import measure_named
-from trainer.measures.judged import missing_queries, single_queries
-from trainer.measures.ranks import order, ranked, ranks_of, scores_of
+from foil.engine.errors import UsageError
+from foil.trainer.measures.catalog import measure_named
+from foil.trainer.measures.judged import missing_queries, single_queries
+from foil.trainer.measures.ranks import order, ranked, ranks_of, scores_of
 
 RUN = {"q": {"a": 1.0, "b": 1.0, "c": 1.0}}
 

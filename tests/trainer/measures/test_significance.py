@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from engine.errors import UsageError
-from trainer.measures import significance
-from trainer.measures.significance import bootstrap_interval, differences, holm, t_test, wilcoxon
+from foil.engine.errors import UsageError
+from foil.trainer.measures import significance
+from foil.trainer.measures.significance import bootstrap_interval, differences, holm, t_test, wilcoxon
 
 DRAWN = np.random.default_rng(7)
 BEFORE, AFTER = DRAWN.normal(0.4, 0.2, 40), DRAWN.normal(0.48, 0.2, 40)

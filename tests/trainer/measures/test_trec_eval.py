@@ -7,10 +7,10 @@ import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.measures.catalog import measure_all, measure_named
-from trainer.measures.judged import missing_queries, single_queries
-from trainer.measures.ranks import ranked
-from trainer.measures.trec_files import read_qrels, read_run
+from foil.trainer.measures.catalog import measure_all, measure_named
+from foil.trainer.measures.judged import missing_queries, single_queries
+from foil.trainer.measures.ranks import ranked
+from foil.trainer.measures.trec_files import read_qrels, read_run
 
 OURS = {
     r"map": "AP",

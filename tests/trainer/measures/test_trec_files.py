@@ -6,8 +6,8 @@ import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import UsageError
-from trainer.measures.trec_files import read_qrels, read_run, write_qrels, write_run
+from foil.engine.errors import UsageError
+from foil.trainer.measures.trec_files import read_qrels, read_run, write_qrels, write_run
 
 names = st.text(st.characters(exclude_categories=["Cc", "Cs", "Z"]), min_size=1, max_size=4)
 scores = st.floats(-1e30, 1e30)

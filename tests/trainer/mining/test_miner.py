@@ -9,28 +9,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.job import load_job, settings_from
-from cluster.mining import mine_run, satisfies, scorer_source
-from cluster.run_job import run_job
-from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot, read_partitions
-from datasets_out.commits.verify import verify
-from datasets_out.sql.query import run_sql
-from datasets_out.training.candidate_pool import CandidatePassage, CandidatePool
-from datasets_out.training.mined_negatives import with_mined
-from datasets_out.training.training_view import SPLITS, SplitSettings, text_key
-from engine.errors import DifferentJobError, SeedFormatError, UsageError
-from engine.seeds.bm25 import Bm25Index, words_of
-from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict, intent_id
-from prompts.constraints.constraint import Constraint, dump_constraints
+from foil.cluster.job import load_job, settings_from
+from foil.cluster.mining import mine_run, satisfies, scorer_source
+from foil.cluster.run_job import run_job
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.snapshot import load_snapshot, read_partitions
+from foil.datasets_out.commits.verify import verify
+from foil.datasets_out.sql.query import run_sql
+from foil.datasets_out.training.candidate_pool import CandidatePassage, CandidatePool
+from foil.datasets_out.training.mined_negatives import with_mined
+from foil.datasets_out.training.training_view import SPLITS, SplitSettings, text_key
+from foil.engine.errors import DifferentJobError, SeedFormatError, UsageError
+from foil.engine.seeds.bm25 import Bm25Index, words_of
+from foil.engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict, intent_id
+from foil.prompts.constraints.constraint import Constraint, dump_constraints
+from foil.trainer.mining.mined_run import mine_snapshot
+from foil.trainer.mining.miner import Miner, overlap, score_ceiling
+from foil.trainer.mining.model_scorer import ModelScorer, nearest
+from foil.trainer.mining.scorers import Bm25Scorer
+from foil.trainer.mining.settings import MineSettings
+from foil.validators.checks.shape import ShapeCheck, ShapeSettings
 from tests.support.commands import foil, write_job
 from tests.support.trainer_world import commit, open_view, topic
-from trainer.mining.mined_run import mine_snapshot
-from trainer.mining.miner import Miner, overlap, score_ceiling
-from trainer.mining.model_scorer import ModelScorer, nearest
-from trainer.mining.scorers import Bm25Scorer
-from trainer.mining.settings import MineSettings
-from validators.checks.shape import ShapeCheck, ShapeSettings
 
 ALL = {"heldout_share": 0.0, "dev_share": 0.0}
 THIRDS = {"heldout_share": 0.3, "dev_share": 0.3}

@@ -1,4 +1,4 @@
-from trainer.model.checkpoint import publish
+from foil.trainer.model.checkpoint import publish
 
 
 def test_publish_removes_what_a_killed_write_left_file_or_folder(tmp_path):

@@ -6,12 +6,12 @@ from functools import partial
 import pytest
 import torch
 
-from engine.errors import CorruptDataError
+from foil.engine.errors import CorruptDataError
+from foil.trainer.model.checkpoint import load_weights, publish, save_weights
+from foil.trainer.model.published_model import fingerprint_of, read_published_model
+from foil.trainer.run.fit import train
 from tests.support.damage import as_earlier_versions_wrote, flip_bit
 from tests.support.training import StoppedError, fitted, load, settings_for
-from trainer.model.checkpoint import load_weights, publish, save_weights
-from trainer.model.published_model import fingerprint_of, read_published_model
-from trainer.run.fit import train
 
 
 @pytest.fixture(scope="module")

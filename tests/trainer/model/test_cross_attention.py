@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import CorruptDataError
-from trainer.model.cross_attention import CrossAttention
+from foil.engine.errors import CorruptDataError
+from foil.trainer.model.cross_attention import CrossAttention
 
 torch.set_num_threads(1)
 

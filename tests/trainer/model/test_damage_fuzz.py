@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import CorruptDataError, FoilError, UsageError
+from foil.engine.errors import CorruptDataError, FoilError, UsageError
+from foil.trainer.model.checkpoint import load_state
+from foil.trainer.model.published_model import fingerprint_of, read_published_model
+from foil.trainer.run.fit import make_optimiser, train
 from tests.support.damage import as_earlier_versions_wrote
 from tests.support.fuzzing import fuzzed
 from tests.support.training import StoppedError, fitted, load, settings_for
-from trainer.model.checkpoint import load_state
-from trainer.model.published_model import fingerprint_of, read_published_model
-from trainer.run.fit import make_optimiser, train
 
 CHECKPOINT = ["checksums.json", "moments.safetensors", "state.json", "weights.safetensors"]
 SHARES = st.floats(0, 1)

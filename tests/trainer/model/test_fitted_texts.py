@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from datasets_out.training.training_view import TopicGroup
-from trainer.data.collate import collate, find_negatives
-from trainer.model.encoder import load_encoder
-from trainer.model.fitted_texts import LEAST_QUERY, FittedTexts, of_cross_encoder
-from trainer.settings import EncodeSettings, LossSettings
-from trainer.text_templates import TEMPLATES, template_named
+from foil.datasets_out.training.training_view import TopicGroup
+from foil.trainer.data.collate import collate, find_negatives
+from foil.trainer.model.encoder import load_encoder
+from foil.trainer.model.fitted_texts import LEAST_QUERY, FittedTexts, of_cross_encoder
+from foil.trainer.settings import EncodeSettings, LossSettings
+from foil.trainer.text_templates import TEMPLATES, template_named
 
 TEMPLATE = template_named("query_instruction")
 LIMIT = 40

@@ -5,15 +5,15 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
+from foil.trainer.data.collate import collate
+from foil.trainer.loss.batch_loss import add_gradients
+from foil.trainer.model.packing import PackedBatch
+from foil.trainer.model_settings import AttentionSettings, LoraSettings, ModelSettings
+from foil.trainer.run.fit import train
+from foil.trainer.settings import TrainSettings
 from tests.support.models.tiny_backbones import save_backbone
 from tests.support.trainer_world import YEAR
 from tests.support.training import FULL, TEMPLATE, gradients_of, groups, load, settings_for
-from trainer.data.collate import collate
-from trainer.loss.batch_loss import add_gradients
-from trainer.model.packing import PackedBatch
-from trainer.model_settings import AttentionSettings, LoraSettings, ModelSettings
-from trainer.run.fit import train
-from trainer.settings import TrainSettings
 
 PASSAGES = ["a bridge was built in 1873", "a tower of oslo"]
 PAIRS = [("", "who built it"), (YEAR, "who built it"), (YEAR, "who built the tower of oslo"), ("no year", "who")]

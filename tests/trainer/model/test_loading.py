@@ -14,13 +14,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from transformers import AutoModel
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
+from foil.trainer.model import packaged_minilm
+from foil.trainer.model.attention import attention_of
+from foil.trainer.model.loading import add_lora, backbone_of, load_model, save_model, warn_of_slow_precision
+from foil.trainer.model_settings import LoraSettings, ModelSettings
 from tests.support.models.tiny_backbones import DECODERS, FAMILIES, TEXTS, save_backbone, tokenizer_of
 from tests.support.training import trainable
-from trainer.model import packaged_minilm
-from trainer.model.attention import attention_of
-from trainer.model.loading import add_lora, backbone_of, load_model, save_model, warn_of_slow_precision
-from trainer.model_settings import LoraSettings, ModelSettings
 
 ENDS = {"bert": 102, "modernbert": 102} | dict.fromkeys(FAMILIES[2:], 1)
 SEVEN = {"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj", "gate_proj"}

@@ -26,8 +26,8 @@ from transformers import (
     Qwen3Model,
 )
 
-from engine.errors import UsageError
-from trainer.model.packing import LENGTH_STEP, check_packable, encode_packed, is_causal, last_states, pack, pad
+from foil.engine.errors import UsageError
+from foil.trainer.model.packing import LENGTH_STEP, check_packable, encode_packed, is_causal, last_states, pack, pad
 
 torch.set_num_threads(1)
 

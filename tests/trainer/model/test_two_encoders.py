@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
+from foil.trainer.model.loading import load_model, save_model
+from foil.trainer.model.two_encoders import join_encoders, split_encoders
+from foil.trainer.model_settings import LoraSettings, ModelSettings
 from tests.support.models.tiny_backbones import TEXTS, save_backbone
 from tests.support.training import trainable
-from trainer.model.loading import load_model, save_model
-from trainer.model.two_encoders import join_encoders, split_encoders
-from trainer.model_settings import LoraSettings, ModelSettings
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers.cross_encoder.losses import ListNetLoss, RankNetLoss
 
-from trainer.reranker import losses
-from trainer.reranker.losses import LOSSES, equal_scores_list_loss, list_loss
-from trainer.reranker_settings import RerankerSettings
+from foil.trainer.reranker import losses
+from foil.trainer.reranker.losses import LOSSES, equal_scores_list_loss, list_loss
+from foil.trainer.reranker_settings import RerankerSettings
 
 SCORES = torch.tensor([2.0, 1.0, 0.0, -1.0])
 RELEVANT = torch.tensor([True, False, True, False])

@@ -6,11 +6,11 @@ import torch
 from sentence_transformers import CrossEncoder
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from engine.errors import CorruptDataError, UsageError
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.trainer.model.checkpoint import weights
+from foil.trainer.model_settings import ModelSettings
+from foil.trainer.reranker.pair_scorer import load_pair_scorer, save_pair_scorer
 from tests.support.training import FULL, TEMPLATE
-from trainer.model.checkpoint import weights
-from trainer.model_settings import ModelSettings
-from trainer.reranker.pair_scorer import load_pair_scorer, save_pair_scorer
 
 PAIRS = [("who", "a builder"), ("who built the bridge of oslo", "word " * 90), ("", "x"), ("query " * 40, "text " * 40)]
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from foil.trainer.data.collate import reduce_to_plain
+from foil.trainer.reranker.ranking_lists import make_lists
 from tests.support.trainer_world import NO_YEAR, YEAR
 from tests.support.training import TEMPLATE, groups
-from trainer.data.collate import reduce_to_plain
-from trainer.reranker.ranking_lists import make_lists
 
 
 def test_every_intent_has_a_list_of_what_it_judges_and_of_others():

@@ -5,12 +5,12 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from engine.errors import CorruptDataError, UsageError
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.trainer.model.checkpoint import weights
+from foil.trainer.model.checksums import check_model
+from foil.trainer.run.average import average_models
+from foil.trainer.run.fit import train
 from tests.support.training import load, settings_for
-from trainer.model.checkpoint import weights
-from trainer.model.checksums import check_model
-from trainer.run.average import average_models
-from trainer.run.fit import train
 
 
 @pytest.fixture(scope="module")

@@ -9,21 +9,21 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.training.sources import TopicSource
-from datasets_out.training.training_view import SplitSettings, TrainingView
-from engine.errors import CorruptDataError, UsageError
+from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.training.sources import TopicSource
+from foil.datasets_out.training.training_view import SplitSettings, TrainingView
+from foil.engine.errors import CorruptDataError, UsageError
+from foil.trainer.data.collate import collate, find_negatives, reduce_to_plain
+from foil.trainer.evaluation.evaluate import compare, evaluate, means
+from foil.trainer.model.checkpoint import TrainingState, blend_weights, load_state, publish, save_state, weights
+from foil.trainer.model.packing import micro_batches
+from foil.trainer.run.fit import BatchReader, fit, learning_rate, make_optimiser, train
+from foil.trainer.settings import EvaluateSettings, LossSettings, RetentionSettings, ScheduleSettings
+from foil.trainer.systems.embedder import LocalEncoder
+from foil.trainer.systems.system import SystemSettings
+from foil.trainer.text_templates import template_named
 from tests.support.trainer_world import YEAR, commit, topic
 from tests.support.training import FULL, SHARES, TEMPLATE, StoppedError, fitted, load, settings_for
-from trainer.data.collate import collate, find_negatives, reduce_to_plain
-from trainer.evaluation.evaluate import compare, evaluate, means
-from trainer.model.checkpoint import TrainingState, blend_weights, load_state, publish, save_state, weights
-from trainer.model.packing import micro_batches
-from trainer.run.fit import BatchReader, fit, learning_rate, make_optimiser, train
-from trainer.settings import EvaluateSettings, LossSettings, RetentionSettings, ScheduleSettings
-from trainer.systems.embedder import LocalEncoder
-from trainer.systems.system import SystemSettings
-from trainer.text_templates import template_named
 
 TEXTS = ["", "one", "two words", "a longer text of several words " * 5, "two words", YEAR]
 

@@ -9,25 +9,25 @@ import torch
 from pydantic import ValidationError
 from sentence_transformers import CrossEncoder
 
-from cluster.job import load_job
-from cluster.run_job import run_job
-from cluster.training import pin_topics
-from engine.errors import UsageError
+from foil.cluster.job import load_job
+from foil.cluster.run_job import run_job
+from foil.cluster.training import pin_topics
+from foil.engine.errors import UsageError
+from foil.trainer.evaluation.evaluate import means
+from foil.trainer.evaluation.list_measures import evaluate_lists, measure_reranker, table_of_encoder, table_of_scorer
+from foil.trainer.model.published_model import fingerprint_of
+from foil.trainer.reranker.batch_gradients import add_list_gradients
+from foil.trainer.reranker.pair_scorer import load_pair_scorer, load_starting_scorer
+from foil.trainer.reranker.ranking_lists import make_lists
+from foil.trainer.reranker_settings import RerankerSettings
+from foil.trainer.run.fit import BatchReader
+from foil.trainer.run.fit_reranker import train_reranker
+from foil.trainer.run.monitor import Callbacks
+from foil.trainer.settings import RetentionSettings, TrainSettings, ValidationSettings
+from foil.trainer.systems.catalog import open_system
+from foil.trainer.systems.system import SystemSettings
 from tests.support.paths import REPO
 from tests.support.training import FULL, TEMPLATE, StoppedError, load, settings_for
-from trainer.evaluation.evaluate import means
-from trainer.evaluation.list_measures import evaluate_lists, measure_reranker, table_of_encoder, table_of_scorer
-from trainer.model.published_model import fingerprint_of
-from trainer.reranker.batch_gradients import add_list_gradients
-from trainer.reranker.pair_scorer import load_pair_scorer, load_starting_scorer
-from trainer.reranker.ranking_lists import make_lists
-from trainer.reranker_settings import RerankerSettings
-from trainer.run.fit import BatchReader
-from trainer.run.fit_reranker import train_reranker
-from trainer.run.monitor import Callbacks
-from trainer.settings import RetentionSettings, TrainSettings, ValidationSettings
-from trainer.systems.catalog import open_system
-from trainer.systems.system import SystemSettings
 
 PAIRS = [("who built it", "the bridge was built in 1890"), ("who", "the tower"), ("a b c", "text " * 80)]
 
@@ -154,7 +154,7 @@ def test_defaults_by_name_are_no_choice_and_embedders_keep_their_fingerprint(mon
     assert fingerprint == "9830f78ea0843462ddd0590b4a7d2d67d769ffc6ee27d404a3c4e513ea3cf140"
     others = ({"reranker": {}}, {"bare_queries": False}, {"instructions": "swap"}, {"instruction_negatives": False})
     assert fingerprint not in {fingerprint_of(TrainSettings(**other), "digest") for other in others}
-    monkeypatch.setattr("trainer.model.published_model.CUT", "instructions")  # as it was
+    monkeypatch.setattr("foil.trainer.model.published_model.CUT", "instructions")  # as it was
     assert fingerprint_of(TrainSettings(), "digest") != fingerprint
 
 

@@ -14,14 +14,14 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from safetensors.torch import load_file, save_file
 
-from engine.errors import RunFailedError, TrainingDivergedError
+from foil.engine.errors import RunFailedError, TrainingDivergedError
+from foil.trainer.model.checkpoint import weights
+from foil.trainer.model_settings import ModelSettings
+from foil.trainer.run.fit import train
+from foil.trainer.settings import LossSettings, ValidationSettings
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, open_view, topic
 from tests.support.training import StoppedError, fitted, load, settings_for, settings_that_diverge
-from trainer.model.checkpoint import weights
-from trainer.model_settings import ModelSettings
-from trainer.run.fit import train
-from trainer.settings import LossSettings, ValidationSettings
 
 pytestmark = pytest.mark.slow
 
@@ -127,7 +127,7 @@ def assert_same(one, other):
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_two_ray_workers_equal_one_process_and_ray_measures_the_same(bert, world, tmp_path, ray_cluster):
-    from trainer.run.fit_ray import train_on_ray
+    from foil.trainer.run.fit_ray import train_on_ray
 
     plan = ValidationSettings(steps=4, keep="best", measure="should_fall")
     view, settings = open_view(world, dev_share=0.2), settings_for(bert, validation=plan)
@@ -170,7 +170,7 @@ def kill_a_worker(log, after):
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_a_pool_that_diverges_stops_at_once(bert, world, tmp_path, ray_cluster):
-    from trainer.run.fit_ray import train_on_ray
+    from foil.trainer.run.fit_ray import train_on_ray
 
     settings = settings_that_diverge(bert).model_copy(update={"workers": 2})
     with pytest.raises(TrainingDivergedError, match=r"Lower `schedule.learning_rate`"):
@@ -183,7 +183,7 @@ def test_a_pool_that_diverges_stops_at_once(bert, world, tmp_path, ray_cluster):
 def test_a_pool_whose_worker_is_killed_restarts_as_often_as_allowed_and_ends_the_same(
     bert, world, tmp_path, ray_cluster
 ):
-    from trainer.run.fit_ray import train_on_ray
+    from foil.trainer.run.fit_ray import train_on_ray
 
     view = open_view(world)
     settings = settings_for(bert, steps=200).model_copy(update={"checkpoint_steps": 10, "workers": 2})

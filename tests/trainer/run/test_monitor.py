@@ -10,25 +10,25 @@ import pytest
 import torch
 from tensorboardX.proto.event_pb2 import Event
 
-from datasets_out.training.training_view import TrainingView
-from engine.errors import UsageError
+from foil.datasets_out.training.training_view import TrainingView
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.catalog import benchmarks_of
+from foil.trainer.comparison.scores import score
+from foil.trainer.evaluation.evaluate import evaluate, means
+from foil.trainer.evaluation.validation import Measurement, measure
+from foil.trainer.model.checkpoint import blend_weights, put_weights, weights
+from foil.trainer.model.published_model import fingerprint_of
+from foil.trainer.model_settings import LoraSettings, ModelSettings
+from foil.trainer.run.fit import open_validation, train
+from foil.trainer.run.logs import LogRow, Logs, read_rows
+from foil.trainer.run.monitor import Callbacks
+from foil.trainer.settings import EvaluateSettings, RetentionSettings, ValidationSettings
+from foil.trainer.systems.embedder import embedder
+from foil.trainer.systems.system import SystemSettings
 from tests.support.paths import REPO
 from tests.support.trainer_world import open_view
 from tests.support.training import FULL, TEMPLATE, fitted, load, settings_for, settings_with_dropout
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
-from trainer.benchmarks.catalog import benchmarks_of
-from trainer.comparison.scores import score
-from trainer.evaluation.evaluate import evaluate, means
-from trainer.evaluation.validation import Measurement, measure
-from trainer.model.checkpoint import blend_weights, put_weights, weights
-from trainer.model.published_model import fingerprint_of
-from trainer.model_settings import LoraSettings, ModelSettings
-from trainer.run.fit import open_validation, train
-from trainer.run.logs import LogRow, Logs, read_rows
-from trainer.run.monitor import Callbacks
-from trainer.settings import EvaluateSettings, RetentionSettings, ValidationSettings
-from trainer.systems.embedder import embedder
-from trainer.systems.system import SystemSettings
 
 
 def table(path):
@@ -176,8 +176,8 @@ import os, signal, sys; sys.path[:0] = {[str(REPO)]!r}
 from pathlib import Path
 from tests.support.trainer_world import open_view
 from tests.support.training import SHARES, settings_with_dropout
-from trainer.run.fit import train
-from trainer.run.monitor import Callbacks
+from foil.trainer.run.fit import train
+from foil.trainer.run.monitor import Callbacks
 def die(row):
     if row.step == 5:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -223,7 +223,7 @@ def test_rows_come_back_as_they_were_written(tmp_path):
 def test_a_finished_run_is_found_without_reading_its_data(bert, world, tmp_path, capsys):
     import shutil
 
-    from cluster.commands.trainers.train import train as train_job
+    from foil.cluster.commands.trainers.train import train as train_job
 
     out = tmp_path / "run"
     shutil.copytree(world, out)

@@ -5,13 +5,13 @@ import re
 
 import pytest
 
-from engine.errors import ModelError, UsageError
+from foil.engine.errors import ModelError, UsageError
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.settings import EncodeSettings
+from foil.trainer.systems.catalog import open_system
+from foil.trainer.systems.system import LlmSettings, SystemSettings
 from tests.support.models.fault_server import Behaviour, serving
 from tests.trainer.systems.loopback_models import chat_server
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.settings import EncodeSettings
-from trainer.systems.catalog import open_system
-from trainer.systems.system import LlmSettings, SystemSettings
 
 DOCUMENTS = {f"d{n}": ("", f"the ferry to page {n} leaves {'late' if n % 3 else 'early'}") for n in range(12)}
 QUERIES = (

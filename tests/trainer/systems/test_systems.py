@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
-from engine.errors import ModelError, TrainingDivergedError, UsageError
+from foil.engine.errors import ModelError, TrainingDivergedError, UsageError
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.catalog import read_benchmark
+from foil.trainer.model.checksums import digest_of
+from foil.trainer.systems import dense, embedder
+from foil.trainer.systems.bm25 import Bm25
+from foil.trainer.systems.catalog import open_system
+from foil.trainer.systems.dense import search
+from foil.trainer.systems.system import Bm25Settings, SystemSettings
+from foil.trainer.systems.vector_cache import VectorCache
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
 from tests.trainer.systems.loopback_models import embeddings_server, vector_of
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.catalog import read_benchmark
-from trainer.model.checksums import digest_of
-from trainer.systems import dense, embedder
-from trainer.systems.bm25 import Bm25
-from trainer.systems.catalog import open_system
-from trainer.systems.dense import search
-from trainer.systems.system import Bm25Settings, SystemSettings
-from trainer.systems.vector_cache import VectorCache
 
 WORDS = ["ferry", "bread", "harbour", "dollar", "oven", "timetable", "dawn", "noon", "boat", "flour"]
 DOCUMENTS = {f"d{i}": ("", f"{WORDS[i % 10]} and {WORDS[(i * 3 + 1) % 10]}, page {i}") for i in range(20)}

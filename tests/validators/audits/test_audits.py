@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
+from foil.validators.audits.score import wilson
 from tests.support.commands import foil, write_job
-from validators.audits.score import wilson
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from validators.audits.diversity import diversity
+from foil.validators.audits.diversity import diversity
 
 
 def topic(*instructions: str):

@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from validators.audits.diversity import instruction_diversity
+from foil.validators.audits.diversity import instruction_diversity
 
 WORDS = [f"word{number}" for number in range(60)]
 

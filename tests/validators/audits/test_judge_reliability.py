@@ -1,9 +1,9 @@
 """Canaries and bias of position, from verdicts as a panel writes them."""
 
-from engine.ids import canonical_json
-from engine.topic import Passage
-from validators.audits.judge_reliability import canary_shares, position_shares
-from validators.judges.panel import shuffle_passages
+from foil.engine.ids import canonical_json
+from foil.engine.topic import Passage
+from foil.validators.audits.judge_reliability import canary_shares, position_shares
+from foil.validators.judges.panel import shuffle_passages
 
 SHOWN = ("a", "b", "c")
 

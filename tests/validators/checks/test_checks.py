@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.topic import Intent, Judgment, Passage, Seed, Topic, intent_id
-from prompts.constraints.constraint import Constraint, dump_constraints
-from validators.catalog import DEFAULT_VALIDATORS, SCREENS, VALIDATORS, screens_of, validators_of
-from validators.checks.constraint_check import ConstraintCheck, ConstraintCheckSettings
-from validators.checks.leak import LeakCheck, LeakSettings
-from validators.checks.newline_truncation import NewlineTruncation, NewlineTruncationSettings
-from validators.checks.shape import ShapeCheck, ShapeSettings
-from validators.overlap.contamination import ContaminationSettings
-from validators.overlap.duplicates import DuplicatesSettings
+from foil.engine.topic import Intent, Judgment, Passage, Seed, Topic, intent_id
+from foil.prompts.constraints.constraint import Constraint, dump_constraints
+from foil.validators.catalog import DEFAULT_VALIDATORS, SCREENS, VALIDATORS, screens_of, validators_of
+from foil.validators.checks.constraint_check import ConstraintCheck, ConstraintCheckSettings
+from foil.validators.checks.leak import LeakCheck, LeakSettings
+from foil.validators.checks.newline_truncation import NewlineTruncation, NewlineTruncationSettings
+from foil.validators.checks.shape import ShapeCheck, ShapeSettings
+from foil.validators.overlap.contamination import ContaminationSettings
+from foil.validators.overlap.duplicates import DuplicatesSettings
 
 QUERY = "when was the suez canal opened"
 ANSWER = "The Suez Canal was opened in November 1869 after ten years of work."

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from engine.topic import Topic
-from prompts.constraints.dimensions import EXACT_DIMENSIONS
-from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
+from foil.engine.topic import Topic
+from foil.prompts.constraints.dimensions import EXACT_DIMENSIONS
+from foil.prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
+from foil.validators.checks.dimension_check import DimensionCheck, DimensionCheckSettings
 from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.trades import trade_seeds
-from validators.checks.dimension_check import DimensionCheck, DimensionCheckSettings
 
 
 def made(dimension: str) -> Topic:

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UsageError
-from engine.seeds.catalog import READERS
-from engine.topic import Intent, Passage, Topic, intent_id
-from prompts.constraints.instructions import LENGTHS, STYLES, compose
-from prompts.languages import identify
-from validators.checks.injection import InjectionCheck, InjectionSettings
-from validators.checks.language import LanguageCheck, LanguageSettings
-from validators.checks.pii import PiiCheck, PiiSettings
-from validators.checks.refusal import RefusalCheck, RefusalSettings
+from foil.engine.errors import UsageError
+from foil.engine.seeds.catalog import READERS
+from foil.engine.topic import Intent, Passage, Topic, intent_id
+from foil.prompts.constraints.instructions import LENGTHS, STYLES, compose
+from foil.prompts.languages import identify
+from foil.validators.checks.injection import InjectionCheck, InjectionSettings
+from foil.validators.checks.language import LanguageCheck, LanguageSettings
+from foil.validators.checks.pii import PiiCheck, PiiSettings
+from foil.validators.checks.refusal import RefusalCheck, RefusalSettings
 
 ENGLISH = "The lighthouse stands on a rock in front of the harbour and was lit by gas for a hundred years."
 GERMAN = "Der Leuchtturm steht auf einem Felsen vor dem Hafen und wurde hundert Jahre lang mit Gas betrieben."
@@ -184,7 +184,7 @@ def test_ordinary_words_do_not_speak_to_a_judge(text: str):
 def test_instructions_by_rule_are_never_marked():
     from random import Random
 
-    from prompts.constraints.constraint import Constraint
+    from foil.prompts.constraints.constraint import Constraint
 
     demands = [Constraint("mentions", "gas lamps"), Constraint("year", "1869"), Constraint("list", negated=True)]
     for number in range(400):

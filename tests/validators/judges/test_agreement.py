@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from cluster.desk.measures import agreements
-from engine.errors import UsageError
+from foil.cluster.desk.measures import agreements
+from foil.engine.errors import UsageError
+from foil.validators.judges.agreement import compare_raters, measure_agreement, read_labels, read_votes
 from tests.support.models.corrupt_judge import Flips
 from tests.support.paths import REPO
 from tests.support.small_parts import topics
 from tests.support.topics.judged_topics import finish
-from validators.judges.agreement import compare_raters, measure_agreement, read_labels, read_votes
 
 SIGNS = st.sampled_from([1, -1])
 
@@ -158,7 +158,7 @@ def test_judges_labels_and_people_of_a_run_are_compared(out, tmp_path):
 
 
 def test_the_command_prints_them(out):
-    command = [sys.executable, "-m", "cluster", "agreement", str(out), "--json"]
+    command = [sys.executable, "-m", "foil", "agreement", str(out), "--json"]
     printed = subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=True)
     [agreement] = json.loads(printed.stdout)
     assert (agreement["first"], agreement["second"]) == ("judge_polarity by judge", "labels of the topics")

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import JudgeUnreliableError, UsageError
-from engine.model_traits import ModelTraits
-from engine.protocols import Model
-from engine.requests import Reply
-from prompts.demands import Demands, demands_of
+from foil.engine.errors import JudgeUnreliableError, UsageError
+from foil.engine.model_traits import ModelTraits
+from foil.engine.protocols import Model
+from foil.engine.requests import Reply
+from foil.prompts.demands import Demands, demands_of
+from foil.validators.catalog import VALIDATORS
+from foil.validators.judges.calibration import Rated, area, calibrate, rate_topic, refuse_coin
+from foil.validators.judges.labelled import LabelledPair, read_pairs, topics_of
 from tests.support.models.corrupt_judge import asker
-from validators.catalog import VALIDATORS
-from validators.judges.calibration import Rated, area, calibrate, rate_topic, refuse_coin
-from validators.judges.labelled import LabelledPair, read_pairs, topics_of
 
 SURE = [LabelledPair(f"what is {n}", f"{n} is {word}", word == "gold", core=str(n)) for n, word in
         product(range(8), ("gold", "dust"))]  # fmt: skip

@@ -9,10 +9,20 @@ from random import Random
 
 import pytest
 
-from engine.errors import JudgeUnreliableError
-from engine.topic import Topic
-from prompts.constraints.constraint import all_hold, constraints_of
-from prompts.passages.answer_evidence import answers, evidence_of
+from foil.engine.errors import JudgeUnreliableError
+from foil.engine.topic import Topic
+from foil.prompts.constraints.constraint import all_hold, constraints_of
+from foil.prompts.passages.answer_evidence import answers, evidence_of
+from foil.validators.judges.canaries import (
+    FALSE_ALARM,
+    CanaryMonitor,
+    CanarySettings,
+    is_significantly_worse,
+    make_canary,
+)
+from foil.validators.judges.polarity import JudgePolarity, JudgePolaritySettings
+from foil.validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
+from foil.validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
 from tests.support.models.corrupt_judge import First, Flips, Honest, is_relevant
 from tests.support.small_parts import topics
 from tests.support.topics.judged_topics import (
@@ -29,10 +39,6 @@ from tests.support.topics.judged_topics import (
     unproven,
 )
 from tests.support.topics.zoo import topic_of
-from validators.judges.canaries import FALSE_ALARM, CanaryMonitor, CanarySettings, is_significantly_worse, make_canary
-from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
-from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
-from validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
 
 KINDS = (
     (JudgeScenarios, JudgeScenariosSettings, {"missing": "skip"}),

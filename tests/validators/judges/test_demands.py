@@ -12,15 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.errors import RefusedRequestError, UsageError
-from engine.model_traits import ModelTraits
-from engine.models.endpoints import HostedSettings
-from engine.models.hosted import Hosted
-from engine.protocols import Model
-from engine.requests import Reply
-from engine.topic import Passage
-from prompts.demands import dump_demands
-from prompts.judge_answers import TrueFalse
+from foil.engine.errors import RefusedRequestError, UsageError
+from foil.engine.model_traits import ModelTraits
+from foil.engine.models.endpoints import HostedSettings
+from foil.engine.models.hosted import Hosted
+from foil.engine.protocols import Model
+from foil.engine.requests import Reply
+from foil.engine.topic import Passage
+from foil.prompts.demands import dump_demands
+from foil.prompts.judge_answers import TrueFalse
+from foil.validators.judges.demands import JudgeDemands, JudgeDemandsSettings, questions_of
+from foil.validators.judges.logprobs import probability_of_yes
 from tests.support.models.corrupt_judge import asker
 from tests.support.models.fault_server import Behaviour, FaultServer
 from tests.support.topics.judged_topics import (
@@ -41,8 +43,6 @@ from tests.support.topics.judged_topics import (
     topic,
     unproven,
 )
-from validators.judges.demands import JudgeDemands, JudgeDemandsSettings, questions_of
-from validators.judges.logprobs import probability_of_yes
 
 SEA_QUESTION, GAS_QUESTION = "Which sea is meant?", "What does it burn?"
 CHANCES = {SEA_QUESTION: "Red Sea", GAS_QUESTION: "gas", "answer the query": "floats on mercury"}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from validators.judges.agreement import fleiss_kappa, measure_agreement
+from foil.validators.judges.agreement import fleiss_kappa, measure_agreement
 
 
 def labels(rng, subjects, raters, share):

@@ -6,16 +6,16 @@ import re
 
 import pytest
 
-from engine.flow.ask import schema_of
-from engine.models.hosted import _is_closed
-from prompts import judge_answers
-from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
-from prompts.parse import parse_reply
-from prompts.render import load
+from foil.engine.flow.ask import schema_of
+from foil.engine.models.hosted import _is_closed
+from foil.prompts import judge_answers
+from foil.prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
+from foil.prompts.parse import parse_reply
+from foil.prompts.render import load
+from foil.validators.catalog import VALIDATORS
 from tests.support.models.corrupt_judge import question_of
 from tests.support.topics.matrices import build
 from tests.support.topics.walkthroughs import Writer, pages, seed_of
-from validators.catalog import VALIDATORS
 
 PAGES = pages()
 CASES = {

@@ -8,6 +8,11 @@ from tempfile import mkdtemp
 
 import pytest
 
+from foil.validators.judges.agreement import measure_agreement
+from foil.validators.judges.panel import JudgePanel
+from foil.validators.judges.polarity import JudgePolarity, JudgePolaritySettings
+from foil.validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
+from foil.validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
 from tests.support.models.corrupt_judge import (
     FAULTS,
     First,
@@ -24,11 +29,6 @@ from tests.support.models.corrupt_judge import (
 from tests.support.paths import REPO
 from tests.support.topics.judged_topics import animal_seeds
 from tests.support.topics.zoo import topic_of
-from validators.judges.agreement import measure_agreement
-from validators.judges.panel import JudgePanel
-from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
-from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
-from validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
 
 BENCHMARK = REPO / "benchmarks" / "judges.py"
 
@@ -94,7 +94,7 @@ def test_three_scenarios_find_what_one_cannot(tmp_path):
 def test_shuffle_and_swap_take_the_reward_from_a_judge_that_takes_the_first(tmp_path, monkeypatch):
     shuffled = put(JudgeScenarios, First("first"), tmp_path, roles=("instructed",))
     swapped = put(JudgePolarity, First("first"), tmp_path)
-    monkeypatch.setattr("validators.judges.panel.shuffle_passages", lambda passages, *_: list(passages))
+    monkeypatch.setattr("foil.validators.judges.panel.shuffle_passages", lambda passages, *_: list(passages))
     monkeypatch.setattr(JudgePanel, "compare_pair", lambda self, i, ps, slot: self.compare_once(i, tuple(ps), slot))
     in_order = put(JudgeScenarios, First("first"), tmp_path, roles=("instructed",))
     one_way = put(JudgePolarity, First("first"), tmp_path)
@@ -114,9 +114,9 @@ def test_only_fences_with_a_code_keep_commands_from_a_gullible_judge(tmp_path, m
     assert judge.obeyed == 0
     assert fenced == put(kind, Honest("honest"), tmp_path, hostile)
     assert fenced.recall == 1.0
-    monkeypatch.setattr("validators.judges.panel.inert", lambda text, _: text)
+    monkeypatch.setattr("foil.validators.judges.panel.inert", lambda text, _: text)
     for name, what in (("nonce", lambda *_: "data"), ("load", without_fences)):
-        monkeypatch.setattr(f"validators.judges.panel.{name}", what)
+        monkeypatch.setattr(f"foil.validators.judges.panel.{name}", what)
         judge = Gullible("gullible")
         assert put(kind, judge, tmp_path, hostile).recall < 0.1
         assert judge.obeyed > 0.1 * len(judge.requests)

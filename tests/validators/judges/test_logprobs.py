@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from engine.errors import RefusedRequestError
-from engine.models.reading import read_logprobs
+from foil.engine.errors import RefusedRequestError
+from foil.engine.models.reading import read_logprobs
+from foil.validators.judges.logprobs import probability_of_true
 from tests.support.topics.judged_topics import ONE, YES, Script, judged, reasons, relevance
-from validators.judges.logprobs import probability_of_true
 
 
 def told(**chances: float):

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from engine.errors import BudgetSpentError, ModelOutageError, RefusedRequestError
-from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
-from prompts.render import load
+from foil.engine.errors import BudgetSpentError, ModelOutageError, RefusedRequestError
+from foil.prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
+from foil.prompts.render import load
+from foil.validators.judges.panel import shuffle_passages
 from tests.support.models.corrupt_judge import COMMAND, First, Flips, Gullible, Honest, asker
 from tests.support.topics.judged_topics import (
     ASKED,
@@ -39,7 +40,6 @@ from tests.support.topics.judged_topics import (
     topic,
 )
 from tests.support.topics.zoo import HIPPO, OTHER_RHINO, RHINO, seed, topic_of
-from validators.judges.panel import shuffle_passages
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_a_gullible_judge_hears_no_passage_in_our_fences_and_every_one_without(t
         (BARE, [(PLUS, 1), (N1, 1)]), (ASKED, [(PLUS, 1), (N1, -1)]), (TURNED, [(PLUS, -1), (N1, 1)]))))  # fmt: skip
     gullible = Gullible("gullible")
     assert reasons(judged(polarity(), one, tmp_path, judge=gullible)[1]) == []
-    monkeypatch.setattr("validators.judges.panel.inert", lambda text, _: text)
-    monkeypatch.setattr("validators.judges.panel.nonce", lambda *_: "data")
+    monkeypatch.setattr("foil.validators.judges.panel.inert", lambda text, _: text)
+    monkeypatch.setattr("foil.validators.judges.panel.nonce", lambda *_: "data")
     assert reasons(judged(polarity(), one, tmp_path, judge=gullible)[1]) == ["order_decides"]
 
 

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from engine.topic import Passage
+from foil.engine.topic import Passage
 from tests.support.topics.judged_topics import (
     ANSWER,
     ASKED,

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from engine.errors import UsageError
-from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, dump_constraints
-from prompts.judge_answers import LABELS
+from foil.engine.errors import UsageError
+from foil.engine.topic import Passage
+from foil.prompts.constraints.constraint import Constraint, dump_constraints
+from foil.prompts.judge_answers import LABELS
+from foil.validators.judges.random_passages import RandomPassages
 from tests.support.topics.judged_topics import (
     ANSWER,
     ASKED,
@@ -30,7 +31,6 @@ from tests.support.topics.judged_topics import (
     topic,
     turned_round,
 )
-from validators.judges.random_passages import RandomPassages
 
 
 def test_a_topic_stands_when_every_scenario_names_its_passage(tmp_path):

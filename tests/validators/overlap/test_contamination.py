@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.errors import UsageError
-from engine.topic import Intent, Judgment, Passage, Seed, Topic, intent_id
-from validators.overlap.contamination import Contamination, ContaminationSettings, index_digest, open_index
-from validators.overlap.evaluation_sets import EvaluationSet
-from validators.overlap.ngram_index import Item, NgramIndex
-from validators.overlap.word_runs import hash_runs, normalise, read_batch
+from foil.engine.errors import UsageError
+from foil.engine.topic import Intent, Judgment, Passage, Seed, Topic, intent_id
+from foil.validators.overlap.contamination import Contamination, ContaminationSettings, index_digest, open_index
+from foil.validators.overlap.evaluation_sets import EvaluationSet
+from foil.validators.overlap.ngram_index import Item, NgramIndex
+from foil.validators.overlap.word_runs import hash_runs, normalise, read_batch
 
 N = 5
 WORDS = st.sampled_from(
@@ -80,8 +80,8 @@ def test_hits_do_not_depend_on_what_else_is_in_the_batch(texts, data):
 def test_blocks_and_batches_do_not_hide_a_run_that_lies_across_their_edges(monkeypatch):
     item = "one two three four five six seven"
     index = NgramIndex.build([Item("s", "it", item)], N)
-    monkeypatch.setattr("validators.overlap.ngram_index._BLOCK_WORDS", 7)
-    monkeypatch.setattr("validators.overlap.word_runs._BATCH_BYTES", 60)
+    monkeypatch.setattr("foil.validators.overlap.ngram_index._BLOCK_WORDS", 7)
+    monkeypatch.setattr("foil.validators.overlap.word_runs._BATCH_BYTES", 60)
     for before in range(20):
         texts = ["filler", " ".join(["pad"] * before + [item, "pad"]), "filler words of another text"]
         assert [(hit.text, hit.words) for hit in index.find(texts, [3, 3, 3])] == [(1, 7)]

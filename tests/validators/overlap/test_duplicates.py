@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.build import build_run
-from cluster.job import load_job
-from datasets_out.commits.log import CommitLog
-from engine.errors import SpoolError
-from engine.topic import Passage, Seed
+from foil.cluster.build import build_run
+from foil.cluster.job import load_job
+from foil.datasets_out.commits.log import CommitLog
+from foil.engine.errors import SpoolError
+from foil.engine.topic import Passage, Seed
+from foil.validators.overlap.duplicates import Duplicates, DuplicatesSettings
+from foil.validators.overlap.minhash import SHINGLE_WORDS, Sketcher, SketchStore, estimate_similarities
+from foil.validators.overlap.shingle_file import ShingleFile
+from foil.validators.overlap.shingle_file import jaccard as packed_jaccard
+from foil.validators.overlap.word_runs import normalise
+from foil.validators.verdicts import fingerprint
 from tests.support.commands import foil, write_job
 from tests.support.small_parts import Numbers, topic_of
-from validators.overlap.duplicates import Duplicates, DuplicatesSettings
-from validators.overlap.minhash import SHINGLE_WORDS, Sketcher, SketchStore, estimate_similarities
-from validators.overlap.shingle_file import ShingleFile
-from validators.overlap.shingle_file import jaccard as packed_jaccard
-from validators.overlap.word_runs import normalise
-from validators.verdicts import fingerprint
 
 VOCABULARY = [f"word{i}" for i in range(3000)]
 

@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from engine.errors import UsageError
-from engine.ids import fraction_of
-from engine.requests import Message, Request
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.making.parts import only_queries
-from trainer.measures.judged import relevant_documents
-from trainer.systems.llm_replies import Ask, unframed
-from trainer.systems.system import SystemSettings
+from foil.engine.errors import UsageError
+from foil.engine.ids import fraction_of
+from foil.engine.requests import Message, Request
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.making.parts import only_queries
+from foil.trainer.measures.judged import relevant_documents
+from foil.trainer.systems.llm_replies import Ask, unframed
+from foil.trainer.systems.system import SystemSettings
 
 PROMPT = """You write the instruction that goes with a query to a search engine.
 {about}The query: {query}

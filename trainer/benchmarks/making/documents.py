@@ -12,12 +12,12 @@ from itertools import chain, islice, zip_longest
 import numpy as np
 from scipy import stats
 
-from engine.ids import fraction_of
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.benchmarks.making.parts import only_documents
-from trainer.measures.catalog import measure_named
-from trainer.measures.judged import Run
-from trainer.measures.ranks import ranked
+from foil.engine.ids import fraction_of
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.benchmarks.making.parts import only_documents
+from foil.trainer.measures.catalog import measure_named
+from foil.trainer.measures.judged import Run
+from foil.trainer.measures.ranks import ranked
 
 MEASURE = "nDCG@10"
 

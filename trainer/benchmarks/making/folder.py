@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.atomic_files import write_json
-from engine.errors import UsageError
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.making.made import CANDIDATES, EXCLUDED, FACTS, INSTRUCTIONS
+from foil.engine.atomic_files import write_json
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.making.made import CANDIDATES, EXCLUDED, FACTS, INSTRUCTIONS
 
 
 def write_benchmark(folder: Path, benchmark: Benchmark, facts: Mapping[str, Any]) -> None:

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine.errors import UsageError
-from engine.ids import fraction_of
-from engine.seeds.files.rows import SourceRow, read_rows
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.files import MOST_BYTES, good, present, rows
-from trainer.benchmarks.making.ifeval_checks import CHECKS, follows_all
-from trainer.benchmarks.making.settings import MakingSettings
+from foil.engine.errors import UsageError
+from foil.engine.ids import fraction_of
+from foil.engine.seeds.files.rows import SourceRow, read_rows
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.files import MOST_BYTES, good, present, rows
+from foil.trainer.benchmarks.making.ifeval_checks import CHECKS, follows_all
+from foil.trainer.benchmarks.making.settings import MakingSettings
 
 SUB_TASKS = tuple(dict.fromkeys(name.partition(":")[0] for name in CHECKS))
 KIND = "ifeval"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from engine.errors import UsageError
+from foil.engine.errors import UsageError
 
 Check = Callable[..., bool]
 """(response, **arguments of the instruction) -> whether the response follows it."""

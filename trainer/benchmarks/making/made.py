@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from engine.errors import UsageError
-from engine.seeds.beir import find_table, row_id
-from engine.seeds.files.ledger import Ledger
-from engine.seeds.files.rows import SourceRow
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
-from trainer.benchmarks.files import judgments, present, read_candidates, read_document, read_documents, rows
-from trainer.benchmarks.source import BenchmarkSource
+from foil.engine.errors import UsageError
+from foil.engine.seeds.beir import find_table, row_id
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.seeds.files.rows import SourceRow
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
+from foil.trainer.benchmarks.files import judgments, present, read_candidates, read_document, read_documents, rows
+from foil.trainer.benchmarks.source import BenchmarkSource
 
 FACTS = "benchmark.json"
 INSTRUCTIONS, CANDIDATES, EXCLUDED = "instruction", "top_ranked", "excluded"

@@ -3,7 +3,7 @@
 from collections.abc import Container
 from dataclasses import replace
 
-from trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.benchmarks.benchmark import Benchmark
 
 
 def only_queries(benchmark: Benchmark, keep: Container[str]) -> Benchmark:

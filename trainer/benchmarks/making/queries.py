@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.benchmarks.making.parts import only_queries
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.benchmarks.making.parts import only_queries
 
 Vectors = NDArray[np.floating]
 

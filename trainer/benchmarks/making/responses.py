@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from engine.requests import Message, Reply, Request, ending_of
-from trainer.benchmarks.making.ifeval import VerifiablePrompt
-from trainer.benchmarks.making.ifeval_checks import follows_all
-from trainer.systems.llm_replies import Ask
-from trainer.systems.system import SystemSettings
+from foil.engine.requests import Message, Reply, Request, ending_of
+from foil.trainer.benchmarks.making.ifeval import VerifiablePrompt
+from foil.trainer.benchmarks.making.ifeval_checks import follows_all
+from foil.trainer.systems.llm_replies import Ask
+from foil.trainer.systems.system import SystemSettings
 
 
 class RespondingSettings(SystemSettings):

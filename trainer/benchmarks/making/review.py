@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from trainer.benchmarks.benchmark import Benchmark
-from trainer.measures.judged import Run, relevant_documents
-from trainer.measures.ranks import ranked
-from trainer.systems.system import SystemSettings
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.measures.judged import Run, relevant_documents
+from foil.trainer.measures.ranks import ranked
+from foil.trainer.systems.system import SystemSettings
 
 
 class ReviewSettings(SystemSettings):

@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from datasets_out.training.training_view import SplitSettings
-from trainer.systems.system import SystemSettings
+from foil.datasets_out.training.training_view import SplitSettings
+from foil.trainer.systems.system import SystemSettings
 
 
 class MakingSettings(SystemSettings):

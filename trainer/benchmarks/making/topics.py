@@ -6,9 +6,9 @@ other role is `instructed`. An intent to which no passage is relevant has no val
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from datasets_out.training.training_view import SplitSettings
-from engine.topic import Intent, Topic
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
+from foil.datasets_out.training.training_view import SplitSettings
+from foil.engine.topic import Intent, Topic
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
 
 _MODES: Mapping[str, Mode] = {"original": "original", "reversed": "reversed"}
 

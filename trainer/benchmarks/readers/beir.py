@@ -6,12 +6,12 @@ its query stays: in ArguAna and Quora it is the query itself, in other sets mere
 
 from dataclasses import replace
 
-from engine.seeds.beir import row_id
-from engine.seeds.files.ledger import Ledger
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.files import judgments, read_documents, rows, unique
-from trainer.benchmarks.source import BenchmarkSource
-from trainer.measures.judged import Qrels
+from foil.engine.seeds.beir import row_id
+from foil.engine.seeds.files.ledger import Ledger
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.files import judgments, read_documents, rows, unique
+from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.measures.judged import Qrels
 
 
 def read_beir(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark:

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from engine.errors import UsageError
-from engine.seeds.files.ledger import Ledger
-from engine.seeds.files.rows import ENDINGS, SourceRow, read_rows
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.files import MOST_BYTES, documents_of, good, subpaths
-from trainer.benchmarks.source import BenchmarkSource
+from foil.engine.errors import UsageError
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.seeds.files.rows import ENDINGS, SourceRow, read_rows
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.files import MOST_BYTES, documents_of, good, subpaths
+from foil.trainer.benchmarks.source import BenchmarkSource
 
 NONE = "N/A"
 _ENDINGS = "|".join(map(re.escape, ENDINGS))

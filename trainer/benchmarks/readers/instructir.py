@@ -10,14 +10,14 @@ Queries and qrels were tried as published (kaistAI/InstructIR at 58162a0); corpu
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.seeds.beir import find_table, row_id
-from engine.seeds.files.ledger import Ledger
-from engine.seeds.files.rows import SourceRow
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.files import judgments, present, read_documents, rows
-from trainer.benchmarks.readers.beir import judged
-from trainer.benchmarks.readers.variants import QRELS
-from trainer.benchmarks.source import BenchmarkSource
+from foil.engine.seeds.beir import find_table, row_id
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.seeds.files.rows import SourceRow
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.files import judgments, present, read_documents, rows
+from foil.trainer.benchmarks.readers.beir import judged
+from foil.trainer.benchmarks.readers.variants import QRELS
+from foil.trainer.benchmarks.source import BenchmarkSource
 
 MARK = "[SEP]"
 

@@ -11,14 +11,14 @@ was not tried on them.
 
 from pathlib import Path
 
-from engine.errors import UsageError
-from engine.seeds.beir import find_table, grade_of
-from engine.seeds.files.ledger import Ledger
-from engine.seeds.files.rows import SourceRow
-from engine.seeds.judged import judge
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.files import present, read_documents, rows
-from trainer.benchmarks.source import BenchmarkSource
+from foil.engine.errors import UsageError
+from foil.engine.seeds.beir import find_table, grade_of
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.seeds.files.rows import SourceRow
+from foil.engine.seeds.judged import judge
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.files import present, read_documents, rows
+from foil.trainer.benchmarks.source import BenchmarkSource
 
 QUERIES, DOCUMENTS = "MAIR-Queries", "MAIR-Docs"
 

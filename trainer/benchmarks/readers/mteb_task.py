@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import UsageError
-from engine.seeds.files.ledger import Ledger
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
-from trainer.benchmarks.readers.beir import judged
-from trainer.benchmarks.readers.instructir import core_of
-from trainer.benchmarks.readers.variants import FOLLOWIR, followir_measures
-from trainer.benchmarks.source import BenchmarkSource
+from foil.engine.errors import UsageError
+from foil.engine.seeds.files.ledger import Ledger
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
+from foil.trainer.benchmarks.readers.beir import judged
+from foil.trainer.benchmarks.readers.instructir import core_of
+from foil.trainer.benchmarks.readers.variants import FOLLOWIR, followir_measures
+from foil.trainer.benchmarks.source import BenchmarkSource
 
 if TYPE_CHECKING:
     from mteb.abstasks.retrieval import AbsTaskRetrieval

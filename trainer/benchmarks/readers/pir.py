@@ -10,12 +10,12 @@ are the questions for either. The query names its perspective itself, so no quer
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.errors import UsageError
-from engine.seeds.files.ledger import Ledger
-from engine.seeds.files.rows import SourceRow
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
-from trainer.benchmarks.files import as_text, read_document, rows
-from trainer.benchmarks.source import BenchmarkSource
+from foil.engine.errors import UsageError
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.seeds.files.rows import SourceRow
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
+from foil.trainer.benchmarks.files import as_text, read_document, rows
+from foil.trainer.benchmarks.source import BenchmarkSource
 
 TASKS = "pir_two_tasks.json"
 MEASURES = ("both views", "p-MRR", "WISE(K=20)", "SICR", "Robustness@10", "nDCG@10")

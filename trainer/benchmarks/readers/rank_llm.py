@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.errors import UsageError
-from engine.seeds.files.ledger import Ledger
-from engine.seeds.files.text_files import read_text
-from engine.seeds.judged import read_qrels
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.files import MOST_BYTES, as_text
-from trainer.benchmarks.readers.beir import judged
-from trainer.benchmarks.readers.trec import only_file
-from trainer.benchmarks.source import BenchmarkSource
+from foil.engine.errors import UsageError
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.seeds.files.text_files import read_text
+from foil.engine.seeds.judged import read_qrels
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.files import MOST_BYTES, as_text
+from foil.trainer.benchmarks.readers.beir import judged
+from foil.trainer.benchmarks.readers.trec import only_file
+from foil.trainer.benchmarks.source import BenchmarkSource
 
 
 def read_rank_llm(source: BenchmarkSource, _: str, ledger: Ledger) -> Benchmark:

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from engine.errors import UsageError
-from engine.seeds.files.ledger import Ledger
-from engine.seeds.files.streams import open_streams, read_lines
-from engine.seeds.judged import Query, read_qrels
-from engine.seeds.trec import read_document_topics, read_documents, read_topics
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.files import MOST_BYTES, good, unique
-from trainer.benchmarks.readers.beir import judged
-from trainer.benchmarks.source import BenchmarkSource
-from trainer.measures.judged import Qrels
+from foil.engine.errors import UsageError
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.seeds.files.streams import open_streams, read_lines
+from foil.engine.seeds.judged import Query, read_qrels
+from foil.engine.seeds.trec import read_document_topics, read_documents, read_topics
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.files import MOST_BYTES, good, unique
+from foil.trainer.benchmarks.readers.beir import judged
+from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.measures.judged import Qrels
 
 
 def read_trec(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark:

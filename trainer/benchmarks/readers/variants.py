@@ -16,13 +16,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engine.seeds.beir import find_table, row_id
-from engine.seeds.files.ledger import Ledger
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
-from trainer.benchmarks.files import judgments, present, read_candidates, read_documents, rows, subpaths
-from trainer.benchmarks.source import BenchmarkSource
-from trainer.measures.following.p_mrr import removed_documents
-from trainer.measures.judged import Qrels
+from foil.engine.seeds.beir import find_table, row_id
+from foil.engine.seeds.files.ledger import Ledger
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
+from foil.trainer.benchmarks.files import judgments, present, read_candidates, read_documents, rows, subpaths
+from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.measures.following.p_mrr import removed_documents
+from foil.trainer.measures.judged import Qrels
 
 LOG = logging.getLogger(__name__)
 

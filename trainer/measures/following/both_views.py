@@ -11,10 +11,10 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.measures.following.p_mrr import removed_documents
-from trainer.measures.following.paired_measure import PairedMeasure
-from trainer.measures.judged import Qrels, Run, VariantOfQuery
-from trainer.measures.ranks import Floats, scores_of
+from foil.trainer.measures.following.p_mrr import removed_documents
+from foil.trainer.measures.following.paired_measure import PairedMeasure
+from foil.trainer.measures.judged import Qrels, Run, VariantOfQuery
+from foil.trainer.measures.ranks import Floats, scores_of
 
 
 @dataclass(frozen=True, slots=True)

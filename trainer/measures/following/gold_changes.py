@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from trainer.measures.following.paired_measure import in_mode
-from trainer.measures.judged import Qrels, Run, VariantOfQuery, relevant_documents
-from trainer.measures.ranks import ranks_of, scores_of
+from foil.trainer.measures.following.paired_measure import in_mode
+from foil.trainer.measures.judged import Qrels, Run, VariantOfQuery, relevant_documents
+from foil.trainer.measures.ranks import ranks_of, scores_of
 
 
 @dataclass(frozen=True, slots=True)

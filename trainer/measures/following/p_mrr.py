@@ -11,9 +11,9 @@ from itertools import product
 
 import numpy as np
 
-from trainer.measures.following.paired_measure import PairedMeasure, in_mode
-from trainer.measures.judged import Qrels, Run, VariantOfQuery, relevant_documents
-from trainer.measures.ranks import ranks_of
+from foil.trainer.measures.following.paired_measure import PairedMeasure, in_mode
+from foil.trainer.measures.judged import Qrels, Run, VariantOfQuery, relevant_documents
+from foil.trainer.measures.ranks import ranks_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trainer.measures.judged import Qrels, Run, VariantOfQuery, by_core, judged_queries
+from foil.trainer.measures.judged import Qrels, Run, VariantOfQuery, by_core, judged_queries
 
 
 class PairedMeasure(ABC):

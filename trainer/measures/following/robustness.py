@@ -8,10 +8,10 @@ relevant: among original queries, of which a core has one, it is their nDCG@k.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainer.measures.following.paired_measure import PairedMeasure
-from trainer.measures.judged import Qrels, Run, VariantOfQuery
-from trainer.measures.ranking.ndcg import NDCG
-from trainer.measures.ranking.ranking_measure import at
+from foil.trainer.measures.following.paired_measure import PairedMeasure
+from foil.trainer.measures.judged import Qrels, Run, VariantOfQuery
+from foil.trainer.measures.ranking.ndcg import NDCG
+from foil.trainer.measures.ranking.ranking_measure import at
 
 
 @dataclass(frozen=True, slots=True)

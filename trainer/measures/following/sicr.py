@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainer.measures.following.gold_changes import GoldChanges, GoldRanks, GoldScores, gold_changes
-from trainer.measures.following.paired_measure import PairedMeasure
-from trainer.measures.judged import Qrels, Run, VariantOfQuery
+from foil.trainer.measures.following.gold_changes import GoldChanges, GoldRanks, GoldScores, gold_changes
+from foil.trainer.measures.following.paired_measure import PairedMeasure
+from foil.trainer.measures.judged import Qrels, Run, VariantOfQuery
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.measures.ranking.ranking_measure import RankingMeasure, RelevantRanks, at, up_to
+from foil.trainer.measures.ranking.ranking_measure import RankingMeasure, RelevantRanks, at, up_to
 
 
 @dataclass(frozen=True, slots=True)

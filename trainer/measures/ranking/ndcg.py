@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.measures.ranking.ranking_measure import RankingMeasure, RelevantRanks, at, up_to
+from foil.trainer.measures.ranking.ranking_measure import RankingMeasure, RelevantRanks, at, up_to
 
 
 @dataclass(frozen=True, slots=True)

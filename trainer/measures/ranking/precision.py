@@ -5,7 +5,7 @@ Divided by the cutoff also where fewer documents were retrieved.
 
 from dataclasses import dataclass
 
-from trainer.measures.ranking.ranking_measure import RankingMeasure, RelevantRanks, at
+from foil.trainer.measures.ranking.ranking_measure import RankingMeasure, RelevantRanks, at
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.measures.judged import Qrels, Run, VariantOfQuery, judged_queries, relevant_documents
-from trainer.measures.ranks import Floats, ranks_of
+from foil.trainer.measures.judged import Qrels, Run, VariantOfQuery, judged_queries, relevant_documents
+from foil.trainer.measures.ranks import Floats, ranks_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trainer.measures.ranking.ranking_measure import RankingMeasure, RelevantRanks, at
+from foil.trainer.measures.ranking.ranking_measure import RankingMeasure, RelevantRanks, at
 
 
 @dataclass(frozen=True, slots=True)

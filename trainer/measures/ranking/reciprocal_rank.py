@@ -5,7 +5,7 @@ Kantor and Voorhees, The TREC-5 confusion track, Information Retrieval 2, 2000. 
 
 from dataclasses import dataclass
 
-from trainer.measures.ranking.ranking_measure import RankingMeasure, RelevantRanks, at, up_to
+from foil.trainer.measures.ranking.ranking_measure import RankingMeasure, RelevantRanks, at, up_to
 
 
 @dataclass(frozen=True, slots=True)

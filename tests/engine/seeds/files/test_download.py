@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import CorruptDataError, FoilError, UsageError
-from engine.seeds.files.download import CORPORA, FetchSettings, PublicCorpus, RemoteFile, fetch, public_corpus
+from foil.engine.errors import CorruptDataError, FoilError, UsageError
+from foil.engine.seeds.files.download import CORPORA, FetchSettings, PublicCorpus, RemoteFile, fetch, public_corpus
 
 BODY = bytes(range(256)) * 12_000
 DIGEST = hashlib.sha256(BODY).hexdigest()

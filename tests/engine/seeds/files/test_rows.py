@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import SeedFormatError, UsageError
-from engine.seeds.files.delimited import NO_QUOTING
-from engine.seeds.files.rows import SourceRow, attributes_of, read_rows
+from foil.engine.errors import SeedFormatError, UsageError
+from foil.engine.seeds.files.delimited import NO_QUOTING
+from foil.engine.seeds.files.rows import SourceRow, attributes_of, read_rows
 
 CAP = 1 << 16
 
@@ -96,7 +96,7 @@ def test_a_json_array_is_read_across_any_chunk_border(
     file = tmp_path_factory.mktemp("array") / "t.json"
     file.write_text(json.dumps(table), "utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("engine.seeds.files.rows.CHUNK_CHARS", 7)
+        patch.setattr("foil.engine.seeds.files.rows.CHUNK_CHARS", 7)
         assert values(file) == table
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UsageError
-from engine.seeds.files.streams import Line, Stream, open_streams, read_lines
+from foil.engine.errors import UsageError
+from foil.engine.seeds.files.streams import Line, Stream, open_streams, read_lines
 
 
 def compressed(data: bytes) -> bytes:

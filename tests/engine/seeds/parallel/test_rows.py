@@ -17,14 +17,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.errors import FoilError, SeedFormatError, UsageError
-from engine.protocols import SeedReader
-from engine.seeds.files.ledger import Ledger
-from engine.seeds.msmarco import MsmarcoRows, MsmarcoSettings
-from engine.seeds.parallel import rows as parallel_rows
-from engine.seeds.parallel.processes import map_in_order
-from engine.seeds.table import TableReader, TableSettings
-from engine.topic import PackedSeed, Seed
+from foil.engine.errors import FoilError, SeedFormatError, UsageError
+from foil.engine.protocols import SeedReader
+from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.seeds.msmarco import MsmarcoRows, MsmarcoSettings
+from foil.engine.seeds.parallel import rows as parallel_rows
+from foil.engine.seeds.parallel.processes import map_in_order
+from foil.engine.seeds.table import TableReader, TableSettings
+from foil.engine.topic import PackedSeed, Seed
 from tests.support.paths import REPO
 
 COLUMNS = {"query": "q", "positives": "p"}
@@ -194,7 +194,7 @@ def test_what_is_left_early_leaves_no_process():
 def test_the_processes_end_with_the_one_that_asks(tmp_path):
     code = (
         "import os, sys, time\n"
-        "from engine.seeds.parallel.processes import map_in_order\n"
+        "from foil.engine.seeds.parallel.processes import map_in_order\n"
         "if __name__ == '__main__':\n"
         "    results = iter(map_in_order(abs, range(1_000), 2, 'counts'))\n"
         "    next(results)\n"

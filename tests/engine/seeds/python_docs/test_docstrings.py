@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.seeds.python_docs.docstrings import parse_docstring, split_sentences, strip_markup
+from foil.engine.seeds.python_docs.docstrings import parse_docstring, split_sentences, strip_markup
 
 NUMPYDOC = """\
 inverse(a, /)

@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
-from engine.seeds.python_docs.compiled_objects import read_compiled
-from engine.seeds.python_docs.objects import read_objects
+from foil.engine.seeds.python_docs.compiled_objects import read_compiled
+from foil.engine.seeds.python_docs.objects import read_objects
 from tests.support.paths import REPO
 
 
@@ -66,7 +66,7 @@ def test_what_a_process_has_replaced_is_read_as_it_is_installed(monkeypatch):
 
 
 def test_the_seeds_do_not_depend_on_the_hash_of_strings():
-    code = "from engine.seeds.python_docs.objects import read_objects; import hashlib; "
+    code = "from foil.engine.seeds.python_docs.objects import read_objects; import hashlib; "
     code += "print(hashlib.sha256(repr(read_objects('pyarrow')).encode()).hexdigest())"
     digests = {
         subprocess.run(

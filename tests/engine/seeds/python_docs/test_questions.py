@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.seeds.python_docs.questions import base_verb, question_of
+from foil.engine.seeds.python_docs.questions import base_verb, question_of
 
 
 @pytest.mark.parametrize(

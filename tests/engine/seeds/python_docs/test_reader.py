@@ -10,13 +10,13 @@ from collections import Counter
 import pytest
 from pydantic import ValidationError
 
-from engine.errors import UsageError
-from engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings, answer_sentence, licence_of
-from engine.topic import Seed
+from foil.engine.errors import UsageError
+from foil.engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings, answer_sentence, licence_of
+from foil.engine.topic import Seed
+from foil.trainer.measures.judged import single_queries
+from foil.trainer.measures.ranking.ndcg import NDCG
 from tests.support.paths import REPO
 from tests.support.tiny_packages import TINY_PACKAGES, documented
-from trainer.measures.judged import single_queries
-from trainer.measures.ranking.ndcg import NDCG
 
 
 def read(**settings) -> dict[str, Seed]:
@@ -118,7 +118,7 @@ def test_the_answer_sentence_is_the_one_nearest_to_the_query():
 def test_order_and_content_do_not_depend_on_hash_randomisation(packages):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); sys.path.insert(0, sys.argv[2])\n"
-        "from engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings\n"
+        "from foil.engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings\n"
         "from tests.support.tiny_packages import TINY_PACKAGES\n"
         "print(list(PythonDocsReader(PythonDocsSettings(libraries=TINY_PACKAGES))))"
     )
@@ -161,7 +161,7 @@ def test_the_standard_library_makes_good_seeds():
 READ_ALL = """
 import json, time
 from tests.support.memory import peak_memory
-from engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings
+from foil.engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings
 
 seeds = list(PythonDocsReader(PythonDocsSettings()))
 counts = [(seed.attributes["library"], len(seed.positives), len(seed.negatives)) for seed in seeds]

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from engine.seeds.python_docs.same_things import DocumentedObject, ObjectIndex, is_same_thing
-from engine.seeds.python_docs.words import content_words, shared_phrase
-from engine.topic import Passage
+from foil.engine.seeds.python_docs.same_things import DocumentedObject, ObjectIndex, is_same_thing
+from foil.engine.seeds.python_docs.words import content_words, shared_phrase
+from foil.engine.topic import Passage
 
 
 def documented_object(name: str, summary: str, kind: str = "function") -> DocumentedObject:

@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cluster.job import load_job
-from engine.errors import Rejected, UsageError
-from engine.flow.ask import schema_of
-from engine.topic import Seed, Topic
-from prompts.constraints.constraint import all_hold, constraints_of
-from prompts.parse import parse_reply
-from prompts.recipes.catalog import RECIPES
-from prompts.recipes.custom.recipe import Custom, model_of
-from prompts.recipes.custom.settings import CustomSettings
-from prompts.recipes.custom.specs import AnswerField, Stage
+from foil.cluster.job import load_job
+from foil.engine.errors import Rejected, UsageError
+from foil.engine.flow.ask import schema_of
+from foil.engine.topic import Seed, Topic
+from foil.prompts.constraints.constraint import all_hold, constraints_of
+from foil.prompts.parse import parse_reply
+from foil.prompts.recipes.catalog import RECIPES
+from foil.prompts.recipes.custom.recipe import Custom, model_of
+from foil.prompts.recipes.custom.settings import CustomSettings
+from foil.prompts.recipes.custom.specs import AnswerField, Stage
+from foil.validators.catalog import VALIDATORS
 from tests.support.models.character import without_fences
 from tests.support.paths import REPO
 from tests.support.topics.sample_seeds import SEEDS
-from validators.catalog import VALIDATORS
 
 EXAMPLE = REPO / "examples" / "jobs" / "custom.yaml"
 SEED = SEEDS["msmarco"]

@@ -4,11 +4,11 @@ import doctest
 
 import pytest
 
-from engine.errors import SeedFormatError, UsageError
+from foil.engine.errors import SeedFormatError, UsageError
+from foil.trainer.benchmarks.making import ifeval, ifeval_checks
+from foil.trainer.benchmarks.making.ifeval_checks import CHECKS, follows_all
+from foil.trainer.benchmarks.making.settings import MakingSettings
 from tests.trainer.benchmarks.tiny_benchmarks import lines
-from trainer.benchmarks.making import ifeval, ifeval_checks
-from trainer.benchmarks.making.ifeval_checks import CHECKS, follows_all
-from trainer.benchmarks.making.settings import MakingSettings
 
 AT_LEAST, LESS = "at least", "less than"
 CASES = [

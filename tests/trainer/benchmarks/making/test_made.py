@@ -8,23 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_out.commits.snapshot import load_snapshot, read_accepted
-from datasets_out.training.training_view import SplitSettings
-from engine.errors import UsageError
+from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
+from foil.datasets_out.training.training_view import SplitSettings
+from foil.engine.errors import UsageError
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.catalog import benchmarks_of, read_benchmark
+from foil.trainer.benchmarks.making.folder import write_benchmark
+from foil.trainer.benchmarks.making.parts import only_documents, only_queries
+from foil.trainer.benchmarks.making.topics import benchmark_of, held_out
+from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.evaluation.evaluate import evaluate
+from foil.trainer.measures.catalog import measure_named
+from foil.trainer.model.encoder import load_encoder
+from foil.trainer.settings import EvaluateSettings
+from foil.trainer.systems.catalog import open_system
+from foil.trainer.systems.system import SystemSettings
 from tests.support.trainer_world import NO_YEAR, YEAR, topic
 from tests.support.training import FULL, TEMPLATE
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.catalog import benchmarks_of, read_benchmark
-from trainer.benchmarks.making.folder import write_benchmark
-from trainer.benchmarks.making.parts import only_documents, only_queries
-from trainer.benchmarks.making.topics import benchmark_of, held_out
-from trainer.benchmarks.source import BenchmarkSource
-from trainer.evaluation.evaluate import evaluate
-from trainer.measures.catalog import measure_named
-from trainer.model.encoder import load_encoder
-from trainer.settings import EvaluateSettings
-from trainer.systems.catalog import open_system
-from trainer.systems.system import SystemSettings
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
 MODES = st.sampled_from(["original", "instructed", "reversed", "changed", "variant"])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.making.review import ReviewSettings, changes, doubtful, with_judgments
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.making.review import ReviewSettings, changes, doubtful, with_judgments
 
 QRELS = {"q": {"good": 2, "lost": 1, "bad": 0}, "p": {"good": 1}}
 WORLD = Benchmark(

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foil.trainer.benchmarks.making import documents, queries, topics
+from foil.trainer.benchmarks.making.documents import kendall_tau, mean_scores, sample_documents
+from foil.trainer.benchmarks.making.queries import core_queries, nearest_to_centres, sample_queries
+from foil.trainer.benchmarks.making.topics import benchmark_of
+from foil.trainer.systems.bm25 import Bm25
+from foil.trainer.systems.system import Bm25Settings
 from tests.support.trainer_world import topic
-from trainer.benchmarks.making import documents, queries, topics
-from trainer.benchmarks.making.documents import kendall_tau, mean_scores, sample_documents
-from trainer.benchmarks.making.queries import core_queries, nearest_to_centres, sample_queries
-from trainer.benchmarks.making.topics import benchmark_of
-from trainer.systems.bm25 import Bm25
-from trainer.systems.system import Bm25Settings
 
 
 @pytest.fixture(scope="module")
