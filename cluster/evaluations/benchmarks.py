@@ -52,11 +52,12 @@ def evaluate_benchmarks(
     keep_runs: bool = False,
     into_cards: bool = False,
     as_json: bool = False,
-) -> None:
-    """Evaluates systems on benchmarks, prints tables and keeps the results in OUT/results.jsonl.
+    quiet: bool = False,
+) -> list[dict[str, Any]]:
+    """Evaluates systems on benchmarks, prints tables and keeps the results in OUT/results.jsonl; gives their rows.
 
     `instructions`: what stands in place of the queries' own. `into_cards`: the cards of the systems that Foil published
-    name the results too.
+    name the results too. `quiet`: no table is printed.
     """
     published = _published(systems) if into_cards else []
     settings, sources = settings_from(overrides, SystemSettings), [read_source(text) for text in on]
@@ -72,7 +73,8 @@ def evaluate_benchmarks(
         benchmarks = _told(benchmarks_of(source), instructions, writable=keep_runs)
         scores = list(score(benchmarks, opened, measures, settings.depth, on_run))
         found = list(results(name, scores, BESIDE[-1], average, settings.resamples))
-        show_results(text, found)
+        if not quiet:
+            show_results(text, found)
         chosen = {system for system in names if _is_chosen_on(system, scores)}
         for system in chosen:
             say(f"{system} was chosen on {name}: its numbers there are no test")
@@ -92,6 +94,7 @@ def evaluate_benchmarks(
         say(f"{Path(name) / CARD} names the results")
     if as_json:
         print_json(rows)
+    return rows
 
 
 def _is_chosen_on(system: str, scores: Sequence[CollectionScores]) -> bool:

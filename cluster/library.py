@@ -1,0 +1,123 @@
+"""Foil as a library: `import foil`, and what the program `foil` does as functions.
+
+    job = foil.load_job("job.yaml", ["limits.seeds=100"])
+    summary = foil.run(job)
+    made = foil.open_run(job.out)
+    made.sql("SELECT query, instruction FROM intents LIMIT 5")      a pyarrow.Table
+    for topic in made.topics(): ...
+    model = foil.train("job.yaml")
+    rows = foil.evaluate(["out/demo/model"], on=["pir:data/pir"])
+
+Promise: the same checks, files and errors as the commands of the same names; what goes wrong is an error of
+foil.engine.errors. Libraries are loaded when a function needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from foil.cluster.job import Job
+    from foil.datasets_out.commits.verify import Damage
+    from foil.engine.flow.progress import Summary
+    from foil.engine.topic import Topic
+    from foil.trainer.model.published_model import PublishedModel
+    from foil.trainer.settings import Instructions
+
+
+def load_job(path: str | Path, overrides: Sequence[str] = (), *, out: str | Path | None = None) -> Job:
+    """A job file, read and checked. `overrides`: `section.key=value`, as `--set` takes them. Raises UsageError."""
+    from foil.cluster.job import load_job as load
+
+    return load(Path(path), overrides, out)
+
+
+def run(job: Job | str | Path, *, reuse: Sequence[str | Path] = (), retry_failed: bool = False) -> Summary:
+    """Runs or resumes a job, or a job file; see `foil run`. A finished one is a no-op.
+
+    Raises UsageError, RunHeldError while another process has the folder, and what ends a run.
+    """
+    from foil.cluster.run_job import run_job
+
+    return run_job(_job(job), [Path(folder) for folder in reuse], retry_failed=retry_failed)
+
+
+def open_run(out: str | Path) -> OpenRun:
+    """A run's folder, or bucket, to read from. Raises NoRunError where there is none."""
+    from foil.datasets_out.commits.log import CommitLog
+
+    CommitLog(Path(out)).run()
+    return OpenRun(Path(out))
+
+
+def train(job: Job | str | Path) -> PublishedModel:
+    """The model of a job's section `train`, found finished or trained; its progress goes to stderr."""
+    from foil.cluster.extras import need
+    from foil.cluster.training import train_job, train_settings
+
+    need("sentence_transformers", extra="train")
+    read, name = _job(job), str(job) if isinstance(job, str | Path) else "the job"
+    return train_job(read, train_settings(Path(name), read), f"foil.train({name!r})")
+
+
+def evaluate(
+    systems: Sequence[str],
+    on: Sequence[str],
+    *,
+    measures: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+    instructions: Instructions = "given",
+    out: str | Path = "evaluation",
+) -> list[dict[str, Any]]:
+    """Systems on benchmarks, beside BM25 and the base model: rows, kept in OUT/results.jsonl too.
+
+    The arguments are those of `foil evaluate SYSTEM... --on BENCHMARK...`.
+    """
+    from foil.cluster.evaluations.benchmarks import evaluate_benchmarks
+    from foil.cluster.extras import need
+
+    need("sentence_transformers", extra="train")
+    return evaluate_benchmarks(
+        systems, on, measures=measures, overrides=overrides, instructions=instructions, out=Path(out), quiet=True
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """What is committed in a run's folder. Each method reads what is there when it is called."""
+
+    out: Path
+
+    def sql(self, query: str, *, snapshot: str | None = None) -> pa.Table:
+        """The answer to a query over the run's views, behind the wall of `foil sql`: it reads and does nothing else."""
+        from foil.datasets_out.sql.query import run_sql
+
+        return run_sql(self.out, query, snapshot=snapshot)
+
+    def topics(self, *, snapshot: str | None = None) -> Iterator[Topic]:
+        """The accepted topics, in the order of their partitions."""
+        from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
+
+        return read_accepted(load_snapshot(self.out, snapshot))
+
+    def status(self) -> dict[str, Any]:
+        """How far the run is: planned, accepted, rejected, failed, calls, tokens, cost; `foil status --json`."""
+        from foil.datasets_out.commits.log import CommitLog
+        from foil.engine.flow.progress import status
+
+        return status(CommitLog(self.out), self.out)
+
+    def verify(self) -> list[Damage]:
+        """Every file against its digest; an empty list where all is whole."""
+        from foil.datasets_out.commits.verify import verify
+
+        return verify(self.out)
+
+
+def _job(job: Job | str | Path) -> Job:
+    return load_job(job) if isinstance(job, str | Path) else job
