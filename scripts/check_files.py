@@ -23,4 +23,4 @@ def problem(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join(filter(None, (problem(Path(name)) for name in sys.argv[1:]))) or 0)
+    sys.exit("\n".join(filter(None, (problem(path) for path in map(Path, sys.argv[1:]) if not path.is_symlink()))) or 0)
