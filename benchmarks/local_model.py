@@ -1,7 +1,8 @@
 """What `local_vllm` and its ways to ask for JSON cost, with a real model.
 
-1. Its rate beside vLLM's own offline `LLM.chat`: the same prompts, all in flight, greedy, the same engine arguments,
-   an engine each, one after the other. The prompts are those of the recipes over the stand-in's world.
+1. Its rate beside vLLM's own offline `LLM.chat`: the same prompts, all in flight, greedy, the same engine arguments, a
+   new engine each time: offline, ours, ours, offline, since a machine's speed drifts. The prompts are those of the
+   recipes over the stand-in's world.
 2. Each way of `structured` on the same prompts: how many replies can be read as what the prompt asks for, and the
    requests and reply tokens a second.
 
@@ -40,17 +41,20 @@ Asked = tuple[tuple[Message, ...], Any]
 """The messages of a prompt, and the type of its answer."""
 
 
-def prompts_of(count: int) -> list[Asked]:
-    """So many prompts of the recipes in turn, each with the type of its answer."""
+def prompts_of(count: int, *, as_json: bool = False) -> list[Asked]:
+    """So many prompts of the recipes in turn, each with the type of its answer; those alone that ask for JSON."""
     ask = CharacterAsk()
     for seed in trade_seeds():
         for recipe in (Infir(InfirSettings()), Promptriever(PromptrieverSettings()), InfoSearch(InfoSearchSettings())):
             with suppress(Rejected):
                 asyncio.run(recipe(seed, ask))
-        if len(ask.prompts) >= count:
-            messages = [prompt.messages for prompt in ask.prompts]
-            return list(zip(messages, ask.answers, strict=True))[:count]
-    raise ValueError(f"{len(ask.prompts)} prompts in the stand-in's world; --prompts asked for {count}")
+        messages = [prompt.messages for prompt in ask.prompts]
+        asked = [
+            pair for pair in zip(messages, ask.answers, strict=True) if not as_json or schema_of(pair[1]) is not None
+        ]
+        if len(asked) >= count:
+            return asked[:count]
+    raise ValueError(f"{len(asked)} prompts in the stand-in's world; --prompts asked for {count}")
 
 
 def offline(settings: LocalVllmSettings, chosen: list[tuple[Message, ...]]) -> tuple[float, int]:
@@ -95,28 +99,33 @@ def measure_rate(settings: LocalVllmSettings, asked: Sequence[Asked]) -> dict[st
     params, folder = settings.params, settings.model
     plain = [Request(folder, messages, params.plain()) for messages, _ in asked]
     found: dict[str, float] = {"prompts": len(asked)}
-    took, made = offline(settings, [messages for messages, _ in asked])
-    found |= {"offline_s": took, "offline_tokens_s": made / took}
-    took, replies = asyncio.run(ours(settings, plain))
-    made = sum(reply.completion_tokens for reply in replies)
-    found |= {"local_vllm_s": took, "local_vllm_tokens_s": made / took}
+    seconds = {"offline": 0.0, "local_vllm": 0.0}
+    tokens = {"offline": 0, "local_vllm": 0}
+    for way in ("offline", "local_vllm", "local_vllm", "offline"):
+        if way == "offline":
+            took, made = offline(settings, [messages for messages, _ in asked])
+        else:
+            took, replies = asyncio.run(ours(settings, plain))
+            made = sum(reply.completion_tokens for reply in replies)
+        seconds[way] += took
+        tokens[way] += made
+    for way, took in seconds.items():
+        found |= {f"{way}_s": took, f"{way}_tokens_s": tokens[way] / took}
     found["ratio_rate"] = found["local_vllm_tokens_s"] / found["offline_tokens_s"]
     return found
 
 
 def measure_forms(settings: LocalVllmSettings, asked: Sequence[Asked]) -> dict[str, float]:
-    """What each way to ask for JSON brings, over the prompts that ask for some."""
+    """What each way to ask for JSON brings, over prompts that ask for some."""
     params, folder = settings.params, settings.model
-    shaped = [
-        Request(folder, messages, params.plain(), schema=schema)
-        for messages, answer in asked
-        if (schema := schema_of(answer)) is not None
-    ]
-    answers = [answer for _, answer in asked if schema_of(answer) is not None]
+    shaped = [Request(folder, messages, params.plain(), schema=schema_of(answer)) for messages, answer in asked]
     found: dict[str, float] = {"with_schema": len(shaped)}
     for way in get_args(Structured):
         took, replies = asyncio.run(ours(settings.model_copy(update={"structured": way}), shaped))
-        read = sum(is_readable(reply.text, answer) for reply, answer in zip(replies, answers, strict=True))
+        read = sum(
+            is_readable(reply.text, answer)
+            for reply, answer in zip(replies, (answer for _, answer in asked), strict=True)
+        )
         found |= {
             f"{way}_readable": read / len(shaped),
             f"{way}_requests_s": len(shaped) / took,
@@ -151,7 +160,7 @@ def main() -> None:
         )
         found = measure_rate(settings, asked)
         if told.model:
-            found |= measure_forms(settings, asked)
+            found |= measure_forms(settings, prompts_of(count, as_json=True))
     for name, value in found.items():
         print(f"{name:24} {value:10.3f}")
     if told.json:
