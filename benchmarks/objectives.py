@@ -10,7 +10,7 @@ resumed, and split over processes with --part. Seeds go round by round: every ob
 its second. --report writes the table of the rows that there are.
 
     .venv/bin/python -m benchmarks.objectives [--part 0/2] [--seeds 3] [--layers 3] [--steps 160] [--threads 1]
-        [--rows docs/objectives.jsonl] [--out datasets_out/data/objectives] [--report docs/objectives.md]
+        [--rows lab/2026-11-22-objectives.jsonl] [--out datasets_out/data/objectives] [--report PAGE.md]
         [--quick] [--json]
 """
 
@@ -255,7 +255,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=6e-4)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--source-seeds", type=int, default=4000, help=argparse.SUPPRESS)
-    parser.add_argument("--rows", type=Path, default=REPO / "docs/objectives.jsonl")
+    parser.add_argument("--rows", type=Path, default=REPO / "lab/2026-11-22-objectives.jsonl")
     parser.add_argument("--out", type=Path, default=REPO / "datasets_out/data/objectives")
     parser.add_argument("--report", type=Path, help="write the table of the rows here, and run nothing")
     parser.add_argument("--quick", action="store_true", help="one seed, two steps, few topics, rows thrown away")

@@ -111,7 +111,7 @@ def serve_where_wanted(job: Job, run: str) -> AbstractContextManager[None]:
     if runtime.metrics_port and runtime.kind == "ray":
         LOG.warning(
             "runtime.metrics_port (%d) is not used: on Ray each node serves the metrics, at its own port "
-            "(docs/operators.md, Metrics)", runtime.metrics_port,
+            "(docs/metrics.md)", runtime.metrics_port,
         )  # fmt: skip
     if not runtime.metrics_port or runtime.kind == "ray":
         return nullcontext()

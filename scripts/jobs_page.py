@@ -1,11 +1,11 @@
-"""Writes docs/jobs.md from the settings classes themselves, so that the page cannot be wrong.
+"""Writes docs/jobs.md and docs/jobs/*.md from the settings classes themselves, so that the pages cannot be wrong.
 
-python scripts/jobs_page.py            # writes it
-python scripts/jobs_page.py --print    # shows it
+python scripts/jobs_page.py            # writes them
+python scripts/jobs_page.py --print    # shows them
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from foil.trainer.mining.settings import MineSettings
 from foil.trainer.settings import EvaluateSettings, TrainSettings
 from foil.validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "jobs.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 HEAD = f"""# The job file
 
 Written by `python scripts/jobs_page.py` from the settings classes. A job has the keys
@@ -35,7 +35,7 @@ a folder or a bucket ([storage](storage.md)).
 {", ".join(f"`{kind}`" for kind in DEFAULT_VALIDATORS)}.
 `seeds` is one corpus or a list of them, of which one seed each is taken in turn. `recipe` is one recipe or a list; each
 of a list has `share` (of the seeds that it takes, 1 by default) and `corpora` (whose seeds it takes, all by default)
-beside its own keys. Relative paths start from the folder where `foil` runs.
+next to its own keys. Relative paths start from the folder where `foil` runs.
 
 A job is YAML 1.2: only `true` and `false` are booleans (`yes` is a text), `0o17` is octal, `1e-5` is a number,
 `1:00:00` and dates are texts. Numbers are finite, within the bounds of their setting, and never texts in quotes.
@@ -44,23 +44,37 @@ Refused are tags, merge keys (`<<`), keys that stand twice, `010`, and files ove
 """
 
 
-def page() -> str:
-    """The whole page."""
-    parts = [HEAD]
-    for section, catalog in (("seeds", SEEDS), ("recipe", RECIPES), ("models", MODELS), ("validators", VALIDATORS)):
-        for kind, (settings, _) in catalog.items():
-            parts.append(_table(f"`{section}`, kind: {kind}", settings))
-    plain: dict[str, type[Settings]] = {
-        "replies": ReplySettings,
-        "limits": Limits,
-        "runtime": RuntimeSettings,
-        "train": TrainSettings,
-        "evaluate": EvaluateSettings,
-    }
-    parts += [_table(f"`{section}`", settings) for section, settings in plain.items()]
-    parts.append(_table("`foil ablate FILE`", AblationSettings))
-    parts.append(_table("`foil mine OUT INTO --set KEY=VALUE`", MineSettings))
-    return "\n".join(parts)
+KINDS: dict[str, Mapping[str, tuple[type[Settings], Any]]] = {
+    "seeds": SEEDS,
+    "recipe": RECIPES,
+    "models": MODELS,
+    "validators": VALIDATORS,
+}
+SECTIONS: dict[str, dict[str, type[Settings]]] = {
+    "limits": {"`replies`": ReplySettings, "`limits`": Limits, "`runtime`": RuntimeSettings},
+    "training": {
+        "`train`": TrainSettings,
+        "`evaluate`": EvaluateSettings,
+        "`foil ablate FILE`": AblationSettings,
+        "`foil mine OUT INTO --set KEY=VALUE`": MineSettings,
+    },
+}
+
+
+def pages() -> dict[str, str]:
+    """Every page by its place below docs/: the head with links to all tables, then one page a part of a job."""
+    parts = {name: [(f"`{name}`, kind: {kind}", each[0]) for kind, each in of.items()] for name, of in KINDS.items()}
+    parts |= {name: list(of.items()) for name, of in SECTIONS.items()}
+    rows = [
+        f"| [{name}](jobs/{name}.md) | {', '.join(_short(title) for title, _ in of)} |" for name, of in parts.items()
+    ]
+    head = "\n".join([HEAD, "| page | tables |", "|---|---|", *rows, ""])
+    tables = {name: "\n".join(_table(title, settings) for title, settings in of) for name, of in parts.items()}
+    return {"jobs.md": head, **{f"jobs/{name}.md": f"# Job file: {name}\n\n{text}" for name, text in tables.items()}}
+
+
+def _short(title: str) -> str:
+    return f"`{title.partition('kind: ')[2]}`" if "kind: " in title else title
 
 
 def _table(title: str, settings: type[Settings]) -> str:
@@ -90,7 +104,9 @@ def _default(field: Any, default: Any) -> str:
 
 
 if __name__ == "__main__":
-    if "--print" in sys.argv[1:]:
-        sys.stdout.write(page())
-    else:
-        PAGE.write_text(page())
+    for place, text in pages().items():
+        if "--print" in sys.argv[1:]:
+            sys.stdout.write(text)
+        else:
+            (DOCS / place).parent.mkdir(exist_ok=True)
+            (DOCS / place).write_text(text)

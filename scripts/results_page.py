@@ -1,6 +1,6 @@
 """Writes a page of tables from the results of `foil evaluate --on`: benchmarks below each other, systems side by side.
 
-python scripts/results_page.py FOLDER [SYSTEM ...] [--chosen NAME=COLLECTION,...] > docs/results.md
+python scripts/results_page.py FOLDER [SYSTEM ...] [--chosen NAME=COLLECTION,...] > lab/DATE-results.md
 
 It reads results.jsonl and prompts.jsonl. `--chosen joint=cacm,perspectrum`: systems whose folder's name begins so were
 made with these collections before the eyes of whoever chose their settings.
@@ -20,8 +20,8 @@ Written by `scripts/results MODEL...` from {rows} rows of results. Points; diffe
 MiniLM) with 95 % paired bootstrap intervals. None of these queries is trained on by these models.
 Bold differences, of which there are few, stand Holm's correction over all that was compared on a benchmark too.
 A dagger marks what settings of a model were chosen on, by a program or by hand: there its numbers are no test. What
-each measure says: [evaluation](evaluation.md); which models these are: [benchmarks](benchmarks.md). Of lists to
-re-rank, BM25 knows the documents of all lists alone, so its word counts are others than those of the whole collection.
+each measure says: [measures](../docs/measures.md); which models these are: [trainings](2026-11-26-training.md). Of
+lists to re-rank, BM25 knows the documents of all lists alone, so its word counts are others than those of the whole collection.
 """
 
 
@@ -73,7 +73,7 @@ def findings(rows: Sequence[Row], systems: Sequence[str]) -> Iterator[str]:
 def spread(rows: Sequence[Row], systems: Sequence[str]) -> Iterator[str]:
     """The lines that say what prompts behind every query do: mean and standard deviation over them."""
     yield f"Mean ± standard deviation over {len(rows[0]['by_prompt'])} prompts, and the value without one (queries that"
-    yield "chose no prompt; [evaluation](evaluation.md#prompts)):"
+    yield "chose no prompt; [evaluation](../docs/evaluation.md#prompts)):"
     yield ""
     yield f"| benchmark | measure | n | {' | '.join(map(shown, systems))} |"
     yield "|---" * (len(systems) + 3) + "|"

@@ -17,27 +17,46 @@ from foil.cluster.run_job import run_job
 from tests.support.paths import REPO
 from tests.support.small_parts import topics
 
+PAGES = [REPO / "README.md", REPO / "CONTRIBUTING.md", *(REPO / "docs").rglob("*.md"), *(REPO / "lab").glob("*.md")]
 
-def test_the_settings_page_is_what_the_settings_say():
-    written = runpy.run_path(str(REPO / "scripts" / "jobs_page.py"), run_name="page")["page"]()
-    assert (REPO / "docs" / "jobs.md").read_text() == written, "run `python scripts/jobs_page.py`"
+
+def test_the_settings_pages_are_what_the_settings_say():
+    written = runpy.run_path(str(REPO / "scripts" / "jobs_page.py"), run_name="page")["pages"]()
+    shown = {"jobs.md", *(f"jobs/{path.name}" for path in (REPO / "docs" / "jobs").iterdir())}
+    assert shown == written.keys()
+    for place, text in written.items():
+        assert (REPO / "docs" / place).read_text() == text, "run `python scripts/jobs_page.py`"
 
 
 def test_every_link_between_pages_leads_somewhere():
     dead = [
         f"{page.name}: {target}"
-        for page in [REPO / "README.md", *(REPO / "docs").glob("*.md")]
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text())
-        if not (page.parent / target).exists()
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text())
+        if "://" not in target and not _leads_somewhere(page, target)
     ]
     assert not dead
 
 
+def _leads_somewhere(page: Path, target: str) -> bool:
+    place, _, anchor = target.partition("#")
+    goal = page.parent / place if place else page
+    if not goal.exists() or not anchor:
+        return goal.exists()
+    titles = re.findall(r"^#+ (.*)$", goal.read_text(), re.MULTILINE)
+    return anchor in {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_no_page_is_longer_than_its_reader_has_time():
+    lengths = {page: len(page.read_text().splitlines()) for page in [*PAGES, REPO / "CHANGELOG.md"]}
+    short = {REPO / "README.md", REPO / "CHANGELOG.md"}
+    assert not [page for page, lines in lengths.items() if page in short and lines > 150]
+    assert not [page for page, lines in lengths.items() if page.is_relative_to(REPO / "docs") and lines > 300]
+
+
 def test_every_foil_command_in_the_pages_exists():
     used = {
-        match
-        for page in [REPO / "README.md", *(REPO / "docs").glob("*.md")]
-        for match in re.findall(r"(?:^|`|bin/)foil ([a-z]+)", page.read_text(), re.MULTILINE)
+        match for page in PAGES for match in re.findall(r"(?:^|`|bin/)foil ([a-z]+)", page.read_text(), re.MULTILINE)
     }
     assert used
     assert used <= {*COMMANDS, "seeds", "benchmarks"}
@@ -45,7 +64,7 @@ def test_every_foil_command_in_the_pages_exists():
 
 def test_every_benchmark_in_the_pages_exists_and_can_be_loaded():
     modules = {path.stem for path in (REPO / "benchmarks").glob("[a-z]*.py")}
-    pages = [*(REPO / "docs").glob("*.md"), *(REPO / "benchmarks").glob("*.py")]
+    pages = [*PAGES, *(REPO / "benchmarks").glob("*.py")]
     used = {name for page in pages for name in re.findall(r"python -m benchmarks\.([a-z_]+)", page.read_text())}
     assert used == modules
     command = [sys.executable, "-c", "".join(f"import benchmarks.{name}\n" for name in sorted(modules))]

@@ -1,4 +1,4 @@
-"""A query's result as other programs take it: JSON, CSV and Parquet. docs/curators.md says how each type is written.
+"""A query's result as other programs take it: JSON, CSV and Parquet. docs/sql.md says how each type is written.
 
 Promise: every value reads back as it was, nothing in a CSV runs as a spreadsheet formula, no file is ever replaced, and
 a file that could not be written whole is not there.

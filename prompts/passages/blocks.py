@@ -398,7 +398,7 @@ def is_about(query: str, passage: Passage) -> bool:
     """Whether prose has most of the query's words, or five of a long one: else it seldom answers. Other kinds may.
 
     Of a collection's judged passages (`relevance: judged`), all words or seven: of those with fewer, readers found 28 %
-    without an answer, of those with all 16 % (docs/audit.md).
+    without an answer, of those with all 16 % (lab/2026-11-26-audits.md).
     """
     if is_judged(passage):
         return _has_words(query, passage, min(len(stems(query)), _ENOUGH_IF_JUDGED))

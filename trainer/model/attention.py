@@ -1,7 +1,8 @@
 """The attention of a backbone, and one more kind for CPUs: torch's own, with its products in float32.
 
 Under bfloat16 autocast torch 2.13 computes the backward pass of scaled dot products on a CPU in bfloat16, 2 to 7 times
-slower than in float32 (the less, the longer the texts); forward they take the same time. See docs/benchmarks.md.
+slower than in float32 (the less, the longer the texts); forward they take the same time
+(lab/2026-11-22-training-speed.md).
 """
 
 from typing import Any

@@ -5,7 +5,7 @@
 
 A writer gives the questions with its instruction (prompts.demands); an instruction without them is asked as a whole.
 Prompts begin with the passage, so that a prefix cache pays for it once. Questions are asked until the product is under
-`drop`, since it only falls. docs/benchmarks.md ("Judges") compares questions with whole instructions.
+`drop`, since it only falls. lab/2026-11-26-judges.md compares questions with whole instructions.
 
 A label that falls leaves the matrix, with a verdict that says why; an intent without a relevant passage and a passage
 without a label go with it. The topic is rejected only where nothing is left to learn from an instruction: under none is

@@ -145,8 +145,8 @@ exec "{ray}" "$@"
 
 @pytest.mark.timeout(280)
 def test_the_page_leads_from_nothing_to_data():
-    page = (REPO / "docs" / "operators.md").read_text()
-    section = page.partition("## A cluster, from nothing to data")[2].partition("\n### ")[0]
+    page = (REPO / "docs" / "clusters.md").read_text()
+    section = page.partition("# A cluster, from nothing to data")[2].partition("\n## ")[0]
     blocks = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)
     assert len(blocks) == 3
     port, dashboard, agent, grpc, metrics, client = free_ports(6)

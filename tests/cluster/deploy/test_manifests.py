@@ -252,7 +252,7 @@ def test_the_page_that_is_applied_names_what_is_there_and_every_image(manifest):
 
 def test_the_alpha_gates_are_printed_in_the_manifest_and_in_the_page(manifest):
     text = (KUBERNETES / "base" / "raycluster.yaml").read_text()
-    page = (REPO / "docs" / "operators.md").read_text()
+    page = (REPO / "docs" / "clusters.md").read_text()
     for gate in (gate for field, gate in GATED.items() if field in cluster_of(manifest)):
         assert f"{gate}=true" in text
         assert f"{gate}=true" in page

@@ -11,7 +11,7 @@ from foil.engine.flow.progress import status
 from tests.support.topics.sample_seeds import CORPORA
 
 LEAST_VERIFIABLE = {"leetcode": 0.9, "cacm": 0.015, "cranfield": 0.005, "msmarco": 0.05, "gsm8k": 0.07}
-"""Shares of seeds; what readers found wrong, unusable or unnatural is refused (docs/audit.md has what that leaves)."""
+"""Shares of seeds; what readers found wrong, unusable or unnatural is refused (docs/audit.md says what that leaves)."""
 KNOWN_REASONS = {
     "unreadable",
     "no_positive",

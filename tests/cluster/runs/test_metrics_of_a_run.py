@@ -208,7 +208,7 @@ def known_names():
 
 
 def test_every_metric_of_dashboard_rules_and_pages_is_recorded_by_the_code():
-    rules, page = RULES.read_text(), (REPO / "docs" / "operators.md").read_text()
+    rules, page = RULES.read_text(), (REPO / "docs" / "metrics.md").read_text()
     tests = (DEPLOY / "alerts" / "foil_rules_test.yaml").read_text()
     named = {name for text in (*expressions(), rules, page, tests) for name in re.findall(r"\bfoil_[a-z0-9_]+", text)}
     files = {"foil_rules", "foil_rules_test", "foil_run", "foil_recording", "foil_alerts"}
@@ -219,7 +219,7 @@ def test_every_metric_of_dashboard_rules_and_pages_is_recorded_by_the_code():
 
 def test_the_page_has_the_table_of_the_code():
     rows = [f"| `{m.name}` | {m.kind} | {', '.join(f'`{label}`' for label in m.labels)} | {m.help} |" for m in METRICS]
-    assert "\n".join(rows) in (REPO / "docs" / "operators.md").read_text()
+    assert "\n".join(rows) in (REPO / "docs" / "metrics.md").read_text()
 
 
 def test_promtool_accepts_the_rules_and_their_tests_pass():

@@ -1,4 +1,4 @@
-"""The questions of docs/curators.md, asked of real runs: one by rule, and of calls one over a scripted model."""
+"""The questions of docs/sql.md, asked of real runs: one by rule, and of calls one over a scripted model."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from tests.support.models.character import Character
 from tests.support.models.fault_server import serving
 from tests.support.paths import REPO
 
-_PAGE = (REPO / "docs" / "curators.md").read_text()
+_PAGE = (REPO / "docs" / "sql.md").read_text()
 QUESTIONS = re.findall(r"^(\d+)\. ([^\n]+)\n\n +```sql\n(.*?)```", _PAGE, re.MULTILINE | re.DOTALL)
 
 

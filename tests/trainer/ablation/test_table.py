@@ -61,7 +61,7 @@ def test_one_seed_is_students_test_and_differing_seeds_widen_the_interval():
 
 
 def test_training_noise_alone_is_seldom_taken_for_a_gain():
-    """3 seeds of a cell that is no better, 70 queries, spreads as measured of WISE (docs/benchmarks.md)."""
+    """3 seeds of a cell that is no better, 70 queries, spreads as measured of WISE (lab/2026-11-26-training.md)."""
     generator = np.random.default_rng(0)
     shape = (1000, 3, 70)
     seeds, queries, rest = (generator.normal(size=size) for size in ((1000, 3, 1), (1000, 1, 70), shape))
