@@ -65,9 +65,8 @@ def pages() -> dict[str, str]:
     """Every page by its place below docs/: the head with links to all tables, then one page a part of a job."""
     parts = {name: [(f"`{name}`, kind: {kind}", each[0]) for kind, each in of.items()] for name, of in KINDS.items()}
     parts |= {name: list(of.items()) for name, of in SECTIONS.items()}
-    rows = [
-        f"| [{name}](jobs/{name}.md) | {', '.join(_short(title) for title, _ in of)} |" for name, of in parts.items()
-    ]
+    kinds = {name: ", ".join(_short(title) for title, _ in of) for name, of in parts.items()}
+    rows = [f"| [{name}](jobs/{name}.md) | {titles} |" for name, titles in kinds.items()]
     head = "\n".join([HEAD, "| page | tables |", "|---|---|", *rows, ""])
     tables = {name: "\n".join(_table(title, settings) for title, settings in of) for name, of in parts.items()}
     return {"jobs.md": head, **{f"jobs/{name}.md": f"# Job file: {name}\n\n{text}" for name, text in tables.items()}}

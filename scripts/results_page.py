@@ -21,7 +21,8 @@ MiniLM) with 95 % paired bootstrap intervals. None of these queries is trained o
 Bold differences, of which there are few, stand Holm's correction over all that was compared on a benchmark too.
 A dagger marks what settings of a model were chosen on, by a program or by hand: there its numbers are no test. What
 each measure says: [measures](../docs/measures.md); which models these are: [trainings](2026-11-26-training.md). Of
-lists to re-rank, BM25 knows the documents of all lists alone, so its word counts are others than those of the whole collection.
+lists to re-rank, BM25 knows the documents of all lists alone, so its word counts are others than those of the whole
+collection.
 """
 
 
