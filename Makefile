@@ -49,8 +49,9 @@ test-vllm: setup-vllm ## the local model over real vLLM, on the CPU
 test-model: setup setup-vllm ## a real small model on the CPU answers every recipe and judge
 	.venv/bin/python -m pytest tests/model -m model
 
-check: setup ## style, types, layers, no large file and no key (.pre-commit-config.yaml has the same)
+check: setup ## style, types, layers, sizes, no large file and no key (.pre-commit-config.yaml has the same)
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && $(PYTEST) tests/test_layers.py
+	.venv/bin/python scripts/code_figures.py --check
 	git ls-files -z | xargs -0 .venv/bin/python scripts/check_files.py
 
 bench: setup ## every benchmark, quickly
