@@ -37,7 +37,7 @@ def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
 
 
 def _name(spec: RunSpec, job: Job) -> str:
-    """What logs, spans and metrics call this run: two of one job in two folders are told apart."""
+    """What logs, spans and metrics call this run: two of one job in two folders have two names."""
     place = sha256_hex(open_store(job.out.resolve()).url)
     return f"{spec.fingerprint[:12]}_{place[:6]}"
 

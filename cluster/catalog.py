@@ -43,7 +43,7 @@ def _local_vllm(settings: LocalVllmSettings, _context: RunContext) -> Model:
 
 
 def _vllm_here(settings: LocalVllmSettings) -> EngineModel:
-    """vLLM in or beside this process."""
+    """vLLM in or next to this process."""
     if settings.serve:
         from foil.engine.models.served_vllm import ServedVllm
 

@@ -47,7 +47,7 @@ def run_command(app: typer.Typer, arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         say("foil: interrupted")
         return _INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the last place where one can be told to the user
+    except Exception as error:  # noqa: BLE001 - the last place where the user can read of one
         return _tell(error)
     return 0
 

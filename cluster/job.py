@@ -231,7 +231,7 @@ class _Checker:
         return MixedRecipeSettings(of=tuple(part for part in parts if part))
 
     def _read_recipe_part(self, key_path: KeyPath, value: Any) -> RecipePart | None:
-        """A recipe's own keys, and beside them what `RecipePart` has."""
+        """A recipe's own keys, and with them what `RecipePart` has."""
         beside = {"share", "corpora"} & set(value) if isinstance(value, dict) else set()
         own = {key: each for key, each in value.items() if key not in beside} if beside else value
         recipe = self._read_choice(key_path, own, RECIPES)
@@ -314,7 +314,7 @@ class _Checker:
         """The settings of the kind that the section names."""
         kind = value.get("kind") if isinstance(value, dict) else None
         if not isinstance(kind, str) or kind not in catalog:
-            if value is not None or key_path[1:]:  # an empty section of the page is told once
+            if value is not None or key_path[1:]:  # an empty section of the page is reported once
                 known = ", ".join(sorted(catalog))
                 this = "this kind" if is_hidden(key_path) and kind else f"kind {shown(kind)}"
                 self._add_mistake(key_path, f"{this} is not known; use one of {known}")

@@ -34,5 +34,5 @@ def show_export(model: Path, *, int8: bool = True, least_cosine: float = LEAST_C
     ]  # fmt: skip
     show(["file", "MB", "largest difference", "mean cosine", "least cosine"], rows)
     system = f"rerank:onnx:{model}" if has_pair_head(model) else f"onnx:{model}"
-    say(f"foil evaluate {system} --on BENCHMARK measures it beside other systems")
+    say(f"foil evaluate {system} --on BENCHMARK measures it against other systems")
     return files

@@ -293,7 +293,7 @@ class Rejected(Exception):  # noqa: N818 - a decision, not an error
 
 
 class FaultyReply(Rejected):
-    """A reply that can be read and not be used: its writer is told `advice` and asked again, as often as a stage may.
+    """A reply that can be read and not be used: its writer gets `advice` and is asked again, as often as a stage may.
 
     After the last turn it rejects the seed; where `usable` is given, that answer is taken in its place.
     """

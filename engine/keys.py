@@ -75,7 +75,7 @@ def read_key(source: str) -> str:
 
 
 def know_key(source: str) -> None:
-    """Makes the key known, if it can be read by now; who needs it reads it later, and is told if there is none."""
+    """Makes the key known, if it can be read by now; who needs it reads it later, or learns that there is none."""
     with suppress(UsageError):
         read_key(source)
 

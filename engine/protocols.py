@@ -95,7 +95,7 @@ class Model(Protocol):
 
     `name` enters the request's id. A class that derives from Model inherits default traits, and a `lease_rates`, a
     `heard` and a `close` that do nothing. `lease_rates` is called before the first request where several processes
-    share a quota; `heard` is told of each reply that should be JSON whether it could be read; `close` is awaited when
+    share a quota; `heard` learns of each reply that should be JSON whether it could be read; `close` is awaited when
     the run ends.
     """
 

@@ -88,7 +88,7 @@ class Reply:
     `others` are the further choices of an `n > 1` request, as (text, finish_reason). `logprobs` is the provider's own
     JSON for the first choice. `cached_tokens` of the prompt came from a prefix cache. `endpoint` and `revision` say who
     answered, as far as the provider tells. `unsure` counts sends that ended without an answer and may be billed.
-    `reused` replies were paid by another run. `guessed`: the provider told no usage, or one that cannot be or does not
+    `reused` replies were paid by another run. `guessed`: the provider gave no usage, or one that cannot be or does not
     add up, so that tokens and cost are a guess. `elsewhere` names the field that holds the text of an
     empty reply. Raises ValueError for numbers that no reply can have.
     """

@@ -22,7 +22,7 @@ def _scalars(schema: Any) -> Iterator[dict[str, Any]]:
 
 
 class Settings(BaseModel):
-    """Read from the job file; each part's own settings stand beside that part. Every number has its bounds."""
+    """Read from the job file; each part's own settings stand with that part. Every number has its bounds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 

@@ -12,7 +12,7 @@ A text of strangers is put out by the filter `fenced`, as data between tags of t
 With `fence_all` every text is. The code is the caller's, one a seed, so that prompts of a seed begin alike; where a
 text holds it, another is made.
 
-A line `{% include "parts/NAME" %}` stands for the text of parts/NAME.txt beside the templates. It is put in before
+A line `{% include "parts/NAME" %}` stands for the text of parts/NAME.txt next to the templates. It is put in before
 anything is parsed, so a part is held to the same rules and belongs to the digest.
 """
 
@@ -239,7 +239,7 @@ def _with_parts(source: str, folder: Path, depth: int = 0) -> str:
     def part(line: re.Match[str]) -> str:
         path = folder / f"{line[1]}.txt"
         if not path.is_file() or depth == _PARTS_DEEP:
-            raise UsageError(f"{path} is no part that can be included; `parts` beside the templates has the parts")
+            raise UsageError(f"{path} is no part that can be included; `parts` next to the templates has the parts")
         return _with_parts(read_text(path, "a part of a template"), folder, depth + 1)
 
     return _PART.sub(part, source)

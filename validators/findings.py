@@ -57,5 +57,5 @@ def verdicts_of(validator: str, findings: Sequence[Finding], *, reject: bool) ->
 
 
 def excerpt(text: str, start: int, end: int, margin: int = 40) -> str:
-    """A span of a text with what stands beside it, on one line."""
+    """A span of a text with the words around it, on one line."""
     return " ".join(text[max(0, start - margin) : end + margin].split())

@@ -1,8 +1,8 @@
-"""`foil ablate`: trains every cell of an ablation, chooses one on dev, and reports it beside the baseline.
+"""`foil ablate`: trains every cell of an ablation, chooses one on dev, and reports it with the baseline.
 
     FILE -> cells x seeds, each a checked job -> train, score on dev -> choose -> score on report -> tables
 
-A cell's run is one of `foil train` in OUT/cells/CELL/seed-N, its scores beside it. What is there is not made again.
+A cell's run is one of `foil train` in OUT/cells/CELL/seed-N, its scores next to it. What is there is not made again.
 """
 
 import json
@@ -130,7 +130,7 @@ def _compared(each: EvaluationData, scores: Scores) -> Compared:
 
 
 def _keep_rows(stage: str, each: EvaluationData, scores: Scores, settings: AblationSettings) -> None:
-    """Adds rows as `foil evaluate` writes them: each run beside the baseline of the same seed. Dev is chosen on."""
+    """Adds rows as `foil evaluate` writes them: each run against the baseline of the same seed. Dev is chosen on."""
     rows: list[dict[str, Any]] = []
     for seed in range(settings.seeds):
         of_seed = {str(run.job.out / "model"): found for run, found in scores.items() if run.seed == seed}

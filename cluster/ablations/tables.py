@@ -12,7 +12,7 @@ from foil.trainer.ablation.settings import BASELINE
 from foil.trainer.ablation.table import CellResult, cell_text
 
 MARK = "*"
-"""Stands beside the measure by which the cell was chosen."""
+"""Stands next to the measure by which the cell was chosen."""
 LEGEND = (
     f"Points: mean over seeds ± their standard deviation, difference to the {BASELINE} with its 95 % interval, p after "
     "Holm's correction over the cells of a column. Interval and p hold for other queries and other seeds; of one seed, "

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _ENOUGH = 65_536
 _OWN = 128
-"""Files of a process beside its connections: libraries, the journal, the shards of a commit, pipes."""
+"""Files of a process other than its connections: libraries, the journal, the shards of a commit, pipes."""
 _REQUESTS_A_SEED = 4
 """Requests of one seed that are open at once, at most and as a rule."""
 

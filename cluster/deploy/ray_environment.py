@@ -22,14 +22,14 @@ NETWORK: Mapping[str, str] = {
 """What every node and the driver need."""
 
 HEAD: Mapping[str, str] = {"RAY_gcs_storage": "rocksdb"}
-"""What the head needs beside, and a folder on a volume that outlives the head, in `HEAD_PATH`."""
+"""What the head also needs, and a folder on a volume that outlives the head, in `HEAD_PATH`."""
 
 HEAD_PATH = "RAY_gcs_storage_path"
 HEAD_REDIS = "RAY_REDIS_ADDRESS"
 """Where it is set, a Redis keeps the head's records instead."""
 
 WORKER: Mapping[str, str] = {"RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
-"""What the other nodes and the driver need beside: how long they wait for a head that comes back; Ray's own is 60 s."""
+"""What the other nodes and the driver also need: how long they wait for a head that comes back; Ray's own is 60 s."""
 
 ADDRESS = "RAY_ADDRESS"
 """Where a running cluster is, if the job does not say so."""

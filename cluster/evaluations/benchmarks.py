@@ -1,4 +1,4 @@
-"""`foil evaluate SYSTEM... --on BENCHMARK...`: systems on published benchmarks, beside BM25 and the base model.
+"""`foil evaluate SYSTEM... --on BENCHMARK...`: systems on published benchmarks, with BM25 and the base model.
 
 BENCHMARK -> its collections, one at a time -> every system ranks it -> tables, OUT/results.jsonl, OUT/runs/
 """
@@ -126,7 +126,7 @@ def read_source(text: str) -> BenchmarkSource:
 
 
 def show_results(title: str, found: Sequence[Result]) -> None:
-    """A table of the whole, and one a kind of group: systems below each other, measures beside each other."""
+    """A table of the whole, and one a kind of group: systems below each other, measures next to each other."""
     for kind, rows in groupby(found, key=lambda result: result.group.partition(":")[0]):
         own = list(rows)
         measures = list(dict.fromkeys(result.measure for result in own))
@@ -168,7 +168,7 @@ def about(
 
 
 def _told(benchmarks: Iterator[Benchmark], instructions: Instructions, *, writable: bool) -> Iterator[Benchmark]:
-    """The benchmarks, told one by one; `writable`: whose ids can stand in a run, or UsageError before anything ran."""
+    """The benchmarks, one by one; `writable`: whose ids can stand in a run, or UsageError before anything ran."""
     for own in benchmarks:
         for name in (*own.documents, *(query.id for query in own.queries)) if writable else ():
             check_field(name)

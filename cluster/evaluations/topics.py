@@ -48,7 +48,7 @@ def evaluate_job(
 ) -> None:
     """Compares them, prints a table and keeps it in OUT/evaluation.json, of other instructions evaluation-NAME.json.
 
-    Where the topics are of several corpora, each is told by itself too.
+    Where the topics are of several corpora, each is shown by itself too.
     """
     job = load_job(job_file, overrides, out)
     settings = train_settings(job_file, job)

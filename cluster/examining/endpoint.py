@@ -29,7 +29,7 @@ _CONTEXTS = ("max_model_len", "context_length", "context_window", "max_context_l
 
 @dataclass(frozen=True, slots=True)
 class HeardReply:
-    """A reply, the field that holds thoughts beside its text ("" for none), and their tokens where they are told."""
+    """A reply, the field that holds its thoughts ("" for none), and their tokens where they are counted."""
 
     reply: Reply
     thoughts: str

@@ -106,7 +106,7 @@ def _thinking(endpoint: Examined, first: HeardReply) -> Trait:
         return Trait("thinking", "no" if ending_of(reply.finish_reason) == "whole" else "none seen", more)
     found = f"yes, {where}; {reply.completion_tokens:,} tokens for one word"
     if known:
-        return Trait("thinking", found, f"leaves {known:,} tokens for thoughts beside each answer")
+        return Trait("thinking", found, f"leaves {known:,} tokens for thoughts before each answer")
     return Trait(
         "thinking",
         found,

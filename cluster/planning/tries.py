@@ -1,4 +1,4 @@
-"""The folders in which a job is tried: one a fingerprint, beside its `out`, each a run like any other.
+"""The folders in which a job is tried: one a fingerprint, next to its `out`, each a run like any other.
 
     <out>.try/<fingerprint>/     the first seeds of the job as it was then
 

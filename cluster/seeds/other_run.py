@@ -1,6 +1,6 @@
 """Topics of another run as seeds: its accepted topics in order, through its commits.
 
-    out/ --load_snapshot(verified)--> topics --> Seed(d+ first, instruction negatives first, the instruction beside it)
+    out/ --load_snapshot(verified)--> topics --> Seed(d+ first, instruction negatives first, the instruction with it)
 
 A seed keeps the id of the seed behind the topic, so a held-out seed stays held out. The further topics of one seed get
 `#2`, `#3`, ...; the trainer compares texts, so they cannot leak either. All bytes are checked once; then one partition

@@ -599,7 +599,7 @@ class CommitLog:
     def _sweep(self, standing: CommitEntry, names: Iterable[str]) -> None:
         """Moves files of a committed partition aside that its entry does not name: no entry ever can.
 
-        Synced, or a power cut would put them back beside a finished run's, where a plain glob reads them.
+        Synced, or a power cut would put them back among a finished run's, where a plain glob reads them.
         """
         before = [file.path for entry in self.entries_before(standing.partition) for file in entry.files.values()]
         named = {file.path for file in standing.files.values()}.union(before)

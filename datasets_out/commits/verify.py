@@ -85,7 +85,7 @@ def verify(out: Path, *, share: float = 1.0, resume: bool = False) -> list[Damag
 
 
 def _entries_before(log: CommitLog) -> list[CommitEntry]:
-    """Entries from before failed rows were asked again, as far as they read: what does not is told elsewhere."""
+    """Entries from before failed rows were asked again, as far as they read: what does not is reported elsewhere."""
     with suppress(CommitError, CorruptDataError):
         return log.entries_before()
     return []
@@ -115,7 +115,7 @@ class _Files:
         """What is not as it was written of those in the sample; `named`: who names them."""
         drawn = {_line(file): file for file in files if self._is_drawn(file.path)}
         wanted = [file for line, file in drawn.items() if line not in self._whole]
-        self._whole |= drawn.keys()  # those that are not are told of here, once
+        self._whole |= drawn.keys()  # those that are not are reported here, once
         with ThreadPoolExecutor(_READERS) as readers:
             for some in (wanted[start : start + _NOTED_AT_ONCE] for start in range(0, len(wanted), _NOTED_AT_ONCE)):
                 faults = list(readers.map(self._fault, some))

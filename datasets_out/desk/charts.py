@@ -3,7 +3,7 @@
     rows -> Vega-Lite specification -> vl-convert -> SVG text, coloured by the variables of desk.css
 
 The colours are `var(--...)`, so one drawing serves light and dark pages. Each chart stands above the table that it is
-drawn from; a reader of the screen is told its description, and reads the table.
+drawn from; a screen reader speaks its description, and reads the table.
 """
 
 from collections.abc import Mapping, Sequence

@@ -70,7 +70,7 @@ class Guard:
         if writes and headers.get("origin") != f"http://{host}":
             return "a form of another page may not write here"
         length = headers.get("content-length", "" if writes else "0")
-        chunked = "transfer-encoding" in headers  # whose length, where it is told too, counts for nothing
+        chunked = "transfer-encoding" in headers  # whose length, where it is sent too, counts for nothing
         if chunked or not length.isdecimal() or int(length) > MOST_BODY_BYTES:
             return f"the request does not say its length, or has more than {MOST_BODY_BYTES:,} bytes"
         return ""

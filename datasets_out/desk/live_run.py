@@ -159,7 +159,7 @@ class LiveRun:
                 self._spare = self._spare or start_child()
 
     def _state(self) -> str:
-        """Changes with the data, and with what lies beside it."""
+        """Changes with the data, and with what lies next to it."""
         beside = [self.out / "desk" / "notes.jsonl", self.out / "audits", self.out / "results.jsonl"]
         times = [path.stat().st_mtime_ns if path.exists() else 0 for path in beside]
         return f"{self.snapshot().digest} {times}"

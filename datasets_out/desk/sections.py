@@ -36,7 +36,7 @@ class ReportSection:
 
 @dataclass(frozen=True, slots=True)
 class ReportTable:
-    """A table of a page. `sql` is "" where no query answers it; `others` are the same columns of the run beside it."""
+    """A table of a page. `sql` is "" where no query answers it; `others` are the same columns of the other run."""
 
     id: str
     title: str
@@ -50,7 +50,7 @@ class ReportTable:
 
 
 def read_section(section: ReportSection, ask: Ask, other: Ask | None, charts: Charts) -> ReportTable:
-    """The answer for a run, and for another run beside it."""
+    """The answer for a run, and for another run that it is compared with."""
     rows = ask(section.sql)
     chart = section.draw(charts, rows) if section.draw and rows else ""
     others = other(section.sql) if other else None
@@ -197,7 +197,7 @@ def sections() -> list[ReportSection]:
         ),
         ReportSection(
             "published",
-            "Words of an instruction beside Promptriever's",
+            "Words of an instruction, and Promptriever's",
             "Promptriever: Weller et al. 2025, table 6, over instructions for MS MARCO.",
             PUBLISHED,
             _draw_published,

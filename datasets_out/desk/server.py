@@ -183,7 +183,7 @@ async def form_of(request: Request) -> dict[str, str]:
 
 
 def serve(pages: DeskPages, port: int, announce: Callable[[str], None], more: Sequence[BaseRoute] = ()) -> None:
-    """Serves until it is interrupted. `port` 0 takes a free one; `announce` is told the URL with the token.
+    """Serves until it is interrupted. `port` 0 takes a free one; `announce` gets the URL with the token.
 
     Raises UsageError where the port is taken.
     """

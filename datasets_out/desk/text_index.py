@@ -53,7 +53,7 @@ class _PartitionTexts:
 
 
 class TextIndex:
-    """Of one run. `update` may run in a thread beside `find`."""
+    """Of one run. `update` may run in a thread during `find`."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes

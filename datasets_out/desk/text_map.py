@@ -5,7 +5,7 @@
 Vectors come from an embedder where one is given, else from hashed words. Two dimensions come from `project` where it is
 given (cluster passes t-SNE), else they are the first two principal components.
 
-Promise: the same committed data and the same vectors give the same map; it is computed once and kept beside the run,
+Promise: the same committed data and the same vectors give the same map; it is computed once and kept with the run,
 under the digest of the data. Price: in memory are the sampled texts and their vectors.
 """
 

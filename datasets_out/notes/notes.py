@@ -52,7 +52,7 @@ def read_notes(out: Path) -> pa.Table:
 
 
 def _end_torn_line(fd: int) -> None:
-    """Cuts off a last line without an end, which nobody was told of."""
+    """Cuts off a last line without an end, which nobody was promised."""
     size = os.fstat(fd).st_size
     begin = max(0, size - (1 << 20))
     tail = os.pread(fd, size - begin, begin)

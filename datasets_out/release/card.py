@@ -174,8 +174,8 @@ def _rights(facts: ReleaseFacts, run: RunFacts) -> Iterable[str]:
 
 _PLACES = {
     "corpus": "found in the corpus, by their sha256",
-    "edit": "told as offsets into the text that they edit, and words of a model",
-    "not looked up": "told by their sha256; the corpus was not at hand",
+    "edit": "kept as offsets into the text that they edit, and words of a model",
+    "not looked up": "named by their sha256; the corpus was not at hand",
     "nowhere": "not found in the corpus: not to be restored",
 }
 

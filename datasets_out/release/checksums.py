@@ -4,7 +4,7 @@
     FOLDER/checksums.sha256.sig   signature of that file, the public key that checks it, both in base64, as JSON
 
 Promise: `check_release` finds every changed, missing or added file. A signature alone says that the folder is as the
-holder of its key left it; that the key is one that you trust must be told (`trusted`).
+holder of its key left it; that the key is one that you trust must be said (`trusted`).
 """
 
 import base64

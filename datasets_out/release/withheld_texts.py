@@ -4,7 +4,7 @@
     entries + seeds of the corpus --found_texts--> the texts, each checked against its sha256
 
 A token names the sha256 of its text. An entry of a whole text is found among the seeds by that digest. An edited text
-is told as pieces: offsets into the text that it edits, and the words of whoever edited it. Promise: what goes out of a
+is kept as pieces: offsets into the text that it edits, and the words of whoever edited it. Promise: what goes out of a
 topic that is not redistributable is ids, offsets, instructions, words that a model wrote, and judgments. Price: one
 pass over the seeds.
 """
@@ -116,7 +116,7 @@ def withhold(topic: Topic, index: CorpusIndex | None) -> tuple[Topic, list[Withh
     """The topic with tokens for the texts of its corpus, and their entries; a redistributable topic as it is.
 
     `index` tells texts of the corpus from those that a model wrote; without it all that may be of the corpus is held
-    back. An edit is told by the text that it edits, if the topic or the corpus has that.
+    back. An edit is kept as pieces of the text that it edits, if the topic or the corpus has that.
     """
     if topic.redistributable:
         return topic, []

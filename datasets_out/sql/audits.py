@@ -71,7 +71,7 @@ def put_rows(out: Path, name: str, reader: str, rows: Iterable[Mapping[str, Any]
 
 
 def put_item(out: Path, name: str, reader: str, item: int, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Keeps the marks of one item beside the reader's others, in place of earlier ones of this item.
+    """Keeps the marks of one item with the reader's others, in place of earlier ones of this item.
 
     On return they survive a kill and a power cut. Several processes of one machine may do so at a time.
     """

@@ -17,7 +17,7 @@ VIEW_WORDS = {
     "rejects": "a rejected topic, and who rejected it on what evidence",
     "triplets": "a relevant and a non-relevant passage of one intent, of accepted topics",
     "runs": "the run: its job, and the sums of what is committed",
-    "audits": "a passage as a reader marked it on a blind sheet, beside its label",
+    "audits": "a passage as a reader marked it on a blind sheet, with its label",
     "evaluations": "a result of `foil evaluate` or `foil ablate`, in points",
     "prompt_evaluations": "what prompts are worth to a system (`foil evaluate --prompts`), in points",
     "notes": "a note or flag that somebody put on a topic in `foil view`",

@@ -44,7 +44,7 @@ _SPLIT = (
     f"THEN 'heldout' WHEN {_FRACTION.format(kind='dev')} < {DEV_SHARE}::DOUBLE THEN 'dev' ELSE 'train' END AS split"
 )
 _ADDED = {"topics": f"{', '.join(TABLES['topics'].names)}, {_SPLIT}"}
-"""What a view has beside the columns that are stored; the split is that of `engine.ids.split_of` and a trainer."""
+"""What a view adds to the columns that are stored; the split is that of `engine.ids.split_of` and a trainer."""
 DERIVED_SQL = Path(__file__).with_name("views.sql").read_text()
 
 _DUCKDB_TYPES = {

@@ -1,7 +1,7 @@
 """The passages that may become negatives, by split, and the passages that answer each query.
 
     accepted topics ──> the split of every text    what is relevant to every query and seed
-    their passages, or a corpus beside them ──> SplitCandidates: the passages of one split, each text once
+    their passages, or another corpus ──> SplitCandidates: the passages of one split, each text once
 
 Promise: a passage lies in the most protected split of the topics that share its text, its id or its parent's id (what
 `training_view` protects); one that no topic has lies in the split of its owner. So a topic that takes a candidate of

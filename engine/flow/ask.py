@@ -271,7 +271,7 @@ class SeedAsk:
         return taken
 
     def _heard(self, stage: "_Stage[Answer]", request: Request, reply: Reply) -> Answer:
-        """The typed answer; the model is told whether its JSON could be read. Raises CutPromptError."""
+        """The typed answer; the model learns whether its JSON could be read. Raises CutPromptError."""
         if is_prompt_cut(request, reply.prompt_tokens):
             raise CutPromptError(
                 f"the server read {reply.prompt_tokens:,} tokens of a prompt of {2 * fewest_tokens(request):,} words; "
@@ -382,7 +382,7 @@ def _more_room(model: Model, request: Request) -> dict[str, int]:
 
 
 def _advice(fault: Exception, answer: type[BaseModel], *, is_shown: bool) -> str:
-    """What a model is told of a reply that was not taken, and that it is shown or not."""
+    """What a model reads of a reply that was not taken, and whether the reply is shown to it."""
     schema = schema_of(answer)
     form = _WORD if issubclass(answer, WordReply) else _PLAIN if schema is None else _JSON
     if isinstance(fault, FaultyReply) and is_shown:

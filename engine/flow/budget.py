@@ -153,7 +153,7 @@ class Budget:
 class LeasedBudget:
     """A BudgetClient in a worker process: `call` reaches the run's Budget, for many calls at a time.
 
-    What it holds is free, reserved by a request, or spent and not yet told. It tells with each new lease, and gives
+    What it holds is free, reserved by a request, or spent and not yet reported. It reports at each lease, and gives
     back what is free when no request came for two seconds, or at once while it waits for a lease itself.
     """
 

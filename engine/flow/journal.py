@@ -46,7 +46,7 @@ class Journal:
     """What one process asks and is answered. `open` gives the replies of one partition.
 
     `session` begins the name of all streams of one session of a run: its workers do not read each other's, but where
-    `open` is told that a partition was tried before. `group_s`: the least time between two syncs, in seconds.
+    `open` learns that a partition was tried before. `group_s`: the least time between two syncs, in seconds.
     """
 
     def __init__(

@@ -4,7 +4,7 @@
 
 The index of a closed stream says where the replies of each partition lie; its last record says where the index is, and
 how many requests were left open. The stream of a process that died has neither and is read whole; what was in flight
-there is told by its last `state` record and what follows. A damaged record with more behind it is no torn tail: what it
+there stands in its last `state` record and what follows. A damaged record with more behind it is no torn tail: what it
 held would be paid for again, so no partition that may have lost a reply there is opened. `damage` finds it.
 
 Price: two small reads a closed stream; in memory 8 bytes for each partition in it. A torn stream is read once by each

@@ -72,7 +72,7 @@ class ReplySettings(Settings):
     """What is done about a reply that cannot be read, or that a check of the recipe refuses."""
 
     corrections: int = Field(
-        default=2, ge=0, le=8, description="further turns in which the model is told what is wrong and answers anew"
+        default=2, ge=0, le=8, description="further turns in which the model reads what is wrong and answers anew"
     )
     candidates: int = Field(
         default=3, ge=0, le=64, description="answers then drawn anew by one request; the first that passes is taken"

@@ -126,7 +126,7 @@ class Flow:
     async def make(self, index: int) -> None:
         """Waits until the topics of a started partition are made, and holds them for `commit`.
 
-        Raises DrainedError if the flow was told to stop first, and whatever ends a run (engine.errors.STOPPING).
+        Raises DrainedError if the flow had to stop first, and whatever ends a run (engine.errors.STOPPING).
         """
         open_partition = self._open_partitions[index]
         topics_of_seeds = await asyncio.gather(*open_partition.seeds)

@@ -1,4 +1,4 @@
-"""What a session tells of its run: the growth of its counts since it was told last."""
+"""What a session reports of its run: the growth of its counts since its last report."""
 
 import time
 from collections import Counter

@@ -160,7 +160,7 @@ class Batched(Model):
             state = await self._create(name, state)
             await self._await_end(name, state)
             self._index(self._folder / f"{name}.results.jsonl")
-        except Exception as raised:  # noqa: BLE001 - told to everyone who waits
+        except Exception as raised:  # noqa: BLE001 - raised for everyone who waits
             error = raised
         self._outstanding.difference_update(ids)
         self._settle_all(ids, error)

@@ -30,7 +30,7 @@ class EndpointSettings(Settings):
 
     url: str = Field(description="up to and with /v1")
     api_key: SecretSource = Field(default="", description="${NAME} of an environment variable, or file:PATH")
-    weight: float = Field(default=1.0, gt=0, le=1e6, description="its share of the load, beside the others")
+    weight: float = Field(default=1.0, gt=0, le=1e6, description="its share of the load, against the others")
     allow_http: bool = Field(default=False, description="send the key over plain http to another machine")
 
     @model_validator(mode="after")

@@ -44,7 +44,7 @@ class LocalVllmSettings(Settings):
     model: str = Field(description="a folder of weights, or the name of a model on the hub")
     revision: str | None = Field(default=None, description="a commit, branch or tag of the model on the hub")
     tokenizer: str | None = Field(default=None, description="a folder or hub name, where it is not the model's own")
-    serve: bool = Field(default=False, description="run vLLM's server beside this process, not the engine inside it")
+    serve: bool = Field(default=False, description="run vLLM's server next to this process, not the engine inside it")
     tensor_parallel_size: int = Field(default=1, ge=1, le=1_024, description="GPUs that share each layer")
     engines: int = Field(
         default=0,

@@ -135,7 +135,7 @@ def dialect_of(model: str) -> Dialect:
 
 
 def thinking_tokens(model: str, effort: str | None) -> int:
-    """The room for the thoughts of a model that is known to reason, or that is told how much to."""
+    """The room for the thoughts of a model that is known to reason, or that is asked to think so much."""
     name = model.lower()
     if effort is None and (_ANSWERS_AT_ONCE.search(name) or not (_FIXED_SAMPLING.match(name) or _THINKS.search(name))):
         return 0

@@ -108,8 +108,8 @@ def read_answer(content: bytes, request: Request) -> Answer:
 
 
 def thoughts_in(content: bytes) -> tuple[str, int]:
-    """The field of an answer's first choice that holds thoughts beside its text, "" for none, and the tokens of all
-    thoughts where they are told."""
+    """The field of an answer's first choice that holds thoughts outside its text, "" for none, and the tokens of all
+    thoughts where they are counted."""
     body = json.loads(content)
     return _thoughts(body["choices"][0]["message"])[0], _thought_tokens(_mapping(body.get("usage")))
 
@@ -138,7 +138,7 @@ def read_usage(told: Any, request: Request, written: int) -> Usage:
 
 
 def _with_thoughts(usage: Mapping[str, Any], prompt: int, completion: int, request: Request) -> tuple[int | None, bool]:
-    """The tokens of a completion with the thoughts that stand beside them, and whether the sums agree; None for more
+    """The tokens of a completion with the thoughts that are not among them, and whether the sums agree; None for more
     than the request allows."""
     thoughts = _thought_tokens(usage)
     total = _number(usage, "total_tokens")
@@ -156,7 +156,7 @@ def _with_thoughts(usage: Mapping[str, Any], prompt: int, completion: int, reque
 
 
 def _thought_tokens(usage: Mapping[str, Any]) -> int:
-    """The tokens of thoughts, where they are told; 0 else."""
+    """The tokens of thoughts, where they are counted; 0 else."""
     places = (*(_mapping(usage.get(name)) for name in ("completion_tokens_details", "output_tokens_details")), usage)
     told = next((count for place in places if (count := _number(place, "reasoning_tokens")) is not None), 0)
     return int(told) if is_count(told) else 0
@@ -174,7 +174,7 @@ def _is_too_small(prompt_tokens: int, request: Request) -> bool:
 
 
 def read_logprobs(told: Any) -> dict[str, Any] | None:
-    """The logprobs of the first choice, its tokens and the likeliest ones beside them; None if that of a token is no
+    """The logprobs of the first choice, its tokens and the likeliest others; None if that of a token is no
     number and does not stand among the likeliest either.
 
     A candidate without a number, or that the provider calls impossible (minus infinity), is left out.
@@ -276,7 +276,7 @@ def _part_text(part: Mapping[str, Any]) -> str:
 
 
 def _thoughts(message: Mapping[str, Any]) -> tuple[str, str]:
-    """The field that holds what stands beside the answer, and its text; two empty ones where there is none."""
+    """The field that holds what is not the answer, and its text; two empty ones where there is none."""
     for name in _THOUGHTS:
         if isinstance(text := message.get(name), str) and text.strip():
             return name, text
@@ -320,7 +320,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _number(told: Mapping[str, Any], *names: str) -> Any:
-    """The first of these that is told. Some proxies write 12.0 for 12."""
+    """The first of these that is there. Some proxies write 12.0 for 12."""
     number = next((told[name] for name in names if told.get(name) is not None), None)
     return int(number) if isinstance(number, float) and number.is_integer() else number
 

@@ -134,7 +134,7 @@ def sweep_spool(store: Store, folder: str = _FOLDER) -> None:
 class SeedProcess:
     """An iterator over the partitions, for one thread at a time. The process starts with the first, after `open`.
 
-    `on_read` is told now and then how many seeds were read, and at the end.
+    `on_read` hears now and then how many seeds were read, and at the end.
     """
 
     def __init__(self, source: SeedSource, runtime: RuntimeSettings, run: str, on_read: OnRead) -> None:

@@ -38,7 +38,7 @@ class SeedRecord:
 
 
 OnRead = Callable[[int, Ledger], None]
-"""Is told how many seeds were read so far, and what of their corpus was not taken as it stands."""
+"""Hears how many seeds were read so far, and what of their corpus was not taken as it stands."""
 
 
 class CountedSeeds:

@@ -121,7 +121,7 @@ class RunSpec:
     """One run: what is read and screened in one process, what each worker gets, and what decides the rows.
 
     With workers, `open_seeds` makes the reader and the screens anew in a process of their own; without it those two go
-    there by pickle. `on_seeds` is told how many seeds were read.
+    there by pickle. `on_seeds` hears how many seeds were read.
     `takeover`: takes the folder from a run that holds it. `stands`: the folder is this run's already; else `prepare`
     makes it so, once it is held. `fold` takes committed entries together, where there are so many that are not yet.
     """
@@ -146,7 +146,7 @@ class RunSpec:
 def run_session(spec: RunSpec, parts: Parts, on_progress: OnProgress, start_worker: StartWorkerWithin) -> Summary:
     """Runs a job to its end, or as far as it gets.
 
-    A FoilError that stops it is told in the summary; anything else is raised, after complete partitions are committed.
+    A FoilError that stops it stands in the summary; anything else is raised, after complete partitions are committed.
     In the main thread, the first SIGINT, SIGTERM or SIGHUP drains the run and the second raises SystemExit at once.
     """
     try:
@@ -323,7 +323,7 @@ class _Session:
         return Progress(planned, counts, crew.in_flight, seconds, topics_per_s, eta_s, *workers, read=self._read)
 
     def _time_left(self, counts: Counts, planned: int | None, seconds: float) -> float | None:
-        """Seconds until every seed has ended, or enough topics are accepted; None where neither can be told."""
+        """Seconds until every seed has ended, or enough topics are accepted; None where neither is known."""
         seeds, accepted = counts.seeds.total(), counts.topics["accepted"]
         goals = (
             (planned, seeds, seeds - self._earlier.seeds.total()),

@@ -64,7 +64,7 @@ windows of seeds more: a slow reply keeps its partition open, and must not keep 
 
 
 class Cause(Enum):
-    """What ended a worker, as far as can be told."""
+    """What ended a worker, as far as is known."""
 
     OWN = "own"
     UNSURE = "unsure"
@@ -387,7 +387,7 @@ class Supervisor:
                 self._spawn(self._recover(partition, death, left.get(partition.index, LeftOpen((), 0))))
 
     async def _recover(self, partition: PendingPartition, death: WorkerDiedError, left: LeftOpen) -> None:
-        """Gives a dead worker's partition back, its poison seeds told from the others before."""
+        """Gives a dead worker's partition back, its poison seeds found before."""
         past = self._pasts[partition.index]
         suspects = _suspects(past, left, death.cause, _now())
         if suspects:

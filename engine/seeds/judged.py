@@ -161,7 +161,7 @@ class JudgedReader(CorpusReader[CollectionSettings]):
 
 def mark_judged(passage: Passage) -> Passage:
     """The passage with `relevance: judged`: an assessor of a collection called it relevant to its query, which a mined
-    negative keeps beside the mark. Of prose, recipes by rule believe that only where it has the query's words
+    negative keeps with the mark. Of prose, recipes by rule believe that only where it has the query's words
     (lab/2026-11-26-audits.md).
     """
     return replace(passage, attributes={**passage.attributes, "relevance": "judged"})

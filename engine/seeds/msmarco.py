@@ -1,6 +1,6 @@
 """MS MARCO in each form in which it is published.
 
-    rows (`path`), told apart by their keys: v2.1 question answering (`passages` with `is_selected`); Tevatron's jsonl
+    rows (`path`), known by their keys: v2.1 question answering (`passages` with `is_selected`); Tevatron's jsonl
         (`positive_passages`, `negative_passages`); Promptriever's rows (the same with `only_query`, `only_instruction`
         and `new_negatives`); rows with one `positive` and `others`
     a collection (`collection`, `queries`, `qrels`): tab-separated passages and queries, with TREC judgments

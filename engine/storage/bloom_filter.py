@@ -2,7 +2,7 @@
 
     texts -> blocks of 480 bits and their CRC-32; a text sets 7 bits of the block that its hash names
 
-Promise: a text of the set is always found, and a block that was changed is told from one that excludes a text. Price:
+Promise: a text of the set is always found, and a changed block is not taken for one that excludes a text. Price:
 16 bits a text; of other texts about one in a thousand is found too.
 """
 

@@ -58,7 +58,7 @@ def _create_again(store: Store, key: str) -> str:
         if (standing := store.get(key)) != b"first":
             return f"a second create replaced the first ({standing!r} stands). {_DISABLED}"
         if told != b"first":
-            return f"a second create was told that {told!r} stands. {_DISABLED}"
+            return f"a second create found that {told!r} stands. {_DISABLED}"
     return ""
 
 

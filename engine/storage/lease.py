@@ -47,7 +47,7 @@ _WAITS_S = {"ended": 0.0, "silent": BEAT_S + _LOOK_S, "alive": VALID_S}
 SUBMISSION = "FOIL_SUBMISSION"
 """The variable in which a submitted run finds its own name."""
 _WALL_CLOCK_S = 1e9
-"""A start beyond it is told by the wall clock, which may be set: it does not tell one process from another."""
+"""A start beyond it is by the wall clock, which may be set: it does not tell one process from another."""
 _START_TICKS = 19
 """Where the start stands in /proc/PID/stat, behind the name of the program."""
 _FOLDER = "lease"
@@ -109,7 +109,7 @@ class Fence:
 
     async def check(self) -> None:
         """Raises RunHeldError once another run has taken the folder, MovedFolderError once it is not the one that was
-        taken, JournalError where that cannot be told.
+        taken, JournalError where that is not known.
         """
         while self._fenced is None and now() - self._looked >= BEAT_S:
             async with self._looking:

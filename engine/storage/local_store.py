@@ -157,7 +157,7 @@ class LocalStore:
         return draft
 
     def _make(self, folder: Path) -> None:
-        """Makes a folder of this store. One that was there and is gone is not begun anew beside what it holds."""
+        """Makes a folder of this store. One that was there and is gone is not begun anew next to what it holds."""
         if self._place is not None and _place_of(self.folder) != self._place:
             moved = f"{self.folder} was moved, deleted, unmounted or replaced; bring it back"
             raise OSError(errno.ENOENT, moved, str(folder))

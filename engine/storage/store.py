@@ -71,7 +71,7 @@ class Store(Protocol):
     def put(self, key: str, data: bytes, *, durable: bool = True) -> None:
         """Creates or replaces. A reader sees all of the old bytes or all of the new ones.
 
-        What is only told, such as a heartbeat, need not be `durable`: then a power cut may take it.
+        What only informs, such as a heartbeat, need not be `durable`: then a power cut may take it.
         """
         ...
 

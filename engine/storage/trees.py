@@ -3,7 +3,7 @@
     download -> files in the mirror -> upload, once they are published
 
 Where a run lies on a disk there is nothing to do: the files are where they belong.
-Promise: a folder that is uploaded as a whole comes down as a whole or not at all. An upload puts a mark beside its
+Promise: a folder that is uploaded as a whole comes down as a whole or not at all. An upload puts a mark next to its
 files first and removes it last, and so does a removal: where a kill cut one short, no other machine sees the folder. A
 file that is in step with the bucket has the time of the bucket's object: two models have one size, so sizes alone would
 tell nothing, and no two clocks are compared.

@@ -142,7 +142,7 @@ def is_vague(phrase: str) -> bool:
 
 @dataclass(slots=True)
 class _Run:
-    """Content words in a row. `opening`: at the start of a sentence or line; `before`, `after`: tokens beside it."""
+    """Content words in a row. `opening`: at the start of a sentence or line; `before`, `after`: tokens next to it."""
 
     words: list[str]
     opening: bool

@@ -1,4 +1,4 @@
-"""Which families go with a query of prose: nobody who asks for a phone number wants it told without its history.
+"""Which families go with a query of prose: nobody who asks for a phone number wants it without its history.
 
     query --the first of `_SUBJECTS` that it is about--> the families that its askers might name as well
 

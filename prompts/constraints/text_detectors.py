@@ -63,7 +63,7 @@ def _has_word_of(text: str, _: Attributes, value: str) -> bool:
 
 
 def _by_phrases(find: Finder, select: Callable[[Phrases], Iterable[str]]) -> Detector:
-    """Offers phrases that `find` confirms: outside ASCII, and beside "_", a phrase may end where a word does not."""
+    """Offers phrases that `find` confirms: outside ASCII, and next to "_", a phrase may end where a word does not."""
 
     def offer(text: str, _: Attributes) -> Iterable[str]:
         phrases = select(phrases_of(text))

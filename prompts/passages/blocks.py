@@ -421,7 +421,7 @@ def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozense
     """The blocks that answer: the last two of a worked solution, those that give the known answer, or the best match.
 
     What follows a heading or a question that matches stays with it. In a text of four blocks or more the better
-    neighbour of the best match stays too, since an answer often leans on the sentence beside it, and what a kept block
+    neighbour of the best match stays too, since an answer often leans on the sentence next to it, and what a kept block
     leans on always does. The first block of a documentation page is its description and always stays.
     """
     if len(texts) < 2:
@@ -432,7 +432,7 @@ def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozense
 
 
 def _is_sure(core: str, text: str, query: str) -> bool:
-    """Whether the core has all of the query that the text has, or the amount asked for beside a word of the query."""
+    """Whether the core has all of the query that the text has, or the amount asked for near a word of the query."""
     asked, said = stems(query), stems(core)
     gives_amount = bool(_ASKS_AMOUNT.search(query) and _AMOUNT.search(core) and asked & said)
     return gives_amount or asked & stems(text) <= said

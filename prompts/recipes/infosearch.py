@@ -106,7 +106,7 @@ class InfoSearchSettings(Settings):
     def _material(cls, codes: tuple[str, ...]) -> tuple[str, ...]:
         unknown = [code for code in codes if code not in languages()]
         if unknown or len(set(codes)) < len(codes):
-            raise ValueError(f"{(unknown or list(codes))[0]!r} is no language that can be told apart, or stands twice")
+            raise ValueError(f"{(unknown or list(codes))[0]!r} is no language that can be recognised, or stands twice")
         return codes
 
 

@@ -2,7 +2,7 @@
 
 It brings published rows (MS MARCO's training rows in Tevatron's layout, any table of query, positives, negatives) into
 a run: screened, deduplicated, queried and pinned like all others, and mixed into training by `train.data`
-(Promptriever's joint training takes them beside instructed ones, section 3.1).
+(Promptriever's joint training takes them with instructed ones, section 3.1).
 """
 
 from collections.abc import Sequence

@@ -28,7 +28,7 @@ _DENIAL_BESIDE = 0.2
 """How often an instruction of several demands also excludes what the other side shows."""
 _REASONS: Mapping[str, str] = {
     "no_answer": "no positive is surely about the query",
-    "one_block": "the one positive has no part beside those that answer",
+    "one_block": "the one positive has no part but those that answer",
     "no_contrast": "no constraint surely holds of one view that answers and fails of another",
 }
 

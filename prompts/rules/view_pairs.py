@@ -29,7 +29,7 @@ from foil.prompts.passages.views import BlockIndex, View
 VISIBLE = 700
 """The difference must stand within so many characters: about what an encoder of 200 word pieces reads."""
 _WHOLE = 3000
-"""Characters up to which a passage beside another stays as it is."""
+"""Characters up to which a passage next to another stays as it is."""
 _TRIES = 4
 _POSITIVES = 4
 WHOLE = frozenset({"code", "mathematics", "abstract"})

@@ -4,7 +4,7 @@
 
 What a program can mend is mended first (`mend`). Of the problems that are left, `policy` says what each one does:
 
-    correct            the writer is told and asked again; after the last turn the seed is rejected
+    correct            the writer is corrected and asked again; after the last turn the seed is rejected
     correct_or_mark    the same, but after the last turn the answer is taken, and the topic marked
     mark               the answer is taken, and the topic marked
     reject             the seed is rejected at once
@@ -90,7 +90,7 @@ _NUMBER = re.compile(r"(?<![A-Za-z\d])-?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a reply: its code, what a reader is told, and what its writer is told."""
+    """What is wrong with a reply: its code, what a reader sees, and what its writer reads."""
 
     reason: Reason
     detail: str

@@ -66,7 +66,7 @@ _ASKS = re.compile(
     r"welcome|fine|out of)\b|\?|['’]d\b",
     re.IGNORECASE,
 )
-"""A text that begins like a statement and has none of these asks for nothing. Told so wrongly: one of our 288 short and
+"""A text that begins like a statement and has none of these asks for nothing. Wrongly so: one of our 288 short and
 medium examples, five of InstructIR's 9,906 instructions, none of PIR's 148."""
 _PROMPT_LABEL = re.compile(r"\b(?:Manner|Questions|Not wanted|Length|Addition):")
 _CODE_LINE = re.compile(r"^\s*(?:class \w+(?:\(.*\))?:\s*$|def \w+\(|from [\w.]+ import \w|#include\b)", re.MULTILINE)
@@ -374,7 +374,7 @@ def _alike(text: str, other: str) -> float:
 
 
 def _told(task: PassageTask) -> Mapping[str, Any]:
-    """What the writer of a passage is told about the one that is wanted."""
+    """What the writer of a passage reads about the one that is wanted."""
     return {"query": task.query, "must": task.must, "must_not": task.must_not}
 
 

@@ -2,7 +2,7 @@
 
     example_for(kind, number) -> TopicExample        web pages, programs, worked solutions; prompts/examples/*.jsonl
 
-So no example stands in more than 5 % of the prompts of a run; what a writer copies from one is told (`checks.echo_of`).
+So no example stands in more than 5 % of the prompts of a run; what is copied from one is found (`checks.echo_of`).
 Instructions come in the lengths of Promptriever's grid, of which the published means are 40, 84, 107 and 181 words.
 """
 

@@ -1,6 +1,6 @@
 """What cells are measured on: a published benchmark, or a split of the data's own topics. Both score one model.
 
-EvaluationData.score(model) -> ModelScores, kept beside the model -> trainer.ablation.table
+EvaluationData.score(model) -> ModelScores, kept with the model -> trainer.ablation.table
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from foil.trainer.systems.system import Progress, SystemSettings, quiet
 from foil.trainer.text_templates import OWN, template_named
 
 VECTORS = "vectors"
-"""The folder beside a model that keeps its vectors until its scores are there."""
+"""The folder next to a model that keeps its vectors until its scores are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class EvaluationData(Protocol):
     def digests(self) -> Mapping[str, str]: ...
 
     def settings(self) -> Any:
-        """All that decides the values beside model and content, as JSON."""
+        """All that decides the values but model and content, as JSON."""
 
     def measure_name(self, measure: str) -> str:
         """The measure as results name it, "" the set's first; UsageError where the set has none of that name."""
 
     def score(self, model: Path) -> ModelScores:
-        """The model's values. Vectors may be kept beside it meanwhile."""
+        """The model's values. Vectors may be kept with it meanwhile."""
 
 
 class BenchmarkSet:

@@ -65,7 +65,7 @@ class AblationSettings(Settings):
         "the first measure of a benchmark",
     )
     report_cells: Literal["chosen", "all"] = Field(
-        default="chosen", description="reported beside the baseline; all = also those that were not chosen"
+        default="chosen", description="reported with the baseline; all = also those that were not chosen"
     )
     depth: int = Field(default=1000, ge=1, le=10**6, description="documents of a benchmark ranked for a query")
     encode: EncodeSettings = Field(

@@ -80,7 +80,7 @@ def checked(benchmark: Benchmark) -> Benchmark:
     """The benchmark, if its parts belong together.
 
     Relevant documents that are missing stay unretrieved; these and judged queries that are missing are noted in its
-    ledger. Queries without a list where others have one are told. Raises
+    ledger. Queries without a list where others have one are reported. Raises
     UsageError where nothing can be ranked, where an id stands twice, or where a candidate is no document.
     """
     ids, name = {query.id for query in benchmark.queries}, benchmark.name

@@ -3,7 +3,7 @@
     benchmark -> with_prompt for each prompt -> scores -> PromptedPart -> prompt_result
 
 Reference: Promptriever (arXiv 2409.11136), section 4.3 and table 3: ten prompts, ten dev queries, the value of the
-prompt that these select beside the best in hindsight. There the dev queries are those of another split; here they are
+prompt that these select with the best in hindsight. There the dev queries are those of another split; here they are
 drawn from the benchmark's own and left out of every reported value.
 """
 

@@ -1,4 +1,4 @@
-"""The results of systems on a benchmark: a mean a measure, beside the base model with a paired bootstrap interval.
+"""The results of systems on a benchmark: a mean a measure, against the base model with a paired bootstrap interval.
 
 A benchmark of several collections is averaged as its authors do: over all queries (MAIR, InstructIR), or over the means
 of the collections (FollowIR, InfoSearch). The interval resamples queries of all collections together.

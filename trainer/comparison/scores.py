@@ -13,7 +13,7 @@ from foil.trainer.measures.judged import Run
 from foil.trainer.systems.system import System, ranking_of
 
 GROUPED_BY = ("mode", "dimension", "domain")
-"""What queries are told apart by, where a benchmark tells them apart."""
+"""What queries are grouped by, where a benchmark has such groups."""
 
 SCORE = "score"
 """FollowIR's: AP@1000 of Robust04 and Core17, nDCG@5 of News21, under the original instructions (its section 5)."""

@@ -3,7 +3,7 @@
     weights of a step -> measured in this process ---------------------> step-00000100.json -> the best so far
                       -> step-00000100/ -> measured by another process -^
 
-Held-out topics are never read here. Measurements stay on disk beside the weights, so a resumed run measures no step
+Held-out topics are never read here. Measurements stay on disk with the weights, so a resumed run measures no step
 twice, and a measurement that another process lost is repeated at the end.
 Price: one encoding of all that is measured on each time, and the weights of the best step on disk.
 """

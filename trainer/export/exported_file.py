@@ -57,7 +57,7 @@ def onnx_file(name: str) -> Path:
 
 
 def check_exported(file: Path) -> str:
-    """The sha256 of an .onnx file; CorruptDataError where export.json beside it names another."""
+    """The sha256 of an .onnx file; CorruptDataError where its export.json names another."""
     digest, facts = digest_of(file), file.parent / FACTS_OF_EXPORT
     if facts.is_file():
         stated = {each["name"]: each["sha256"] for each in read_json(facts)["files"]}

@@ -18,7 +18,7 @@ from foil.trainer.model.checksums import CARD, read_facts
 from foil.trainer.run.card import front_matter, shown_name
 
 DECIDES = ("template", "max_tokens", "query_tokens", "precision")
-"""Facts of a system, beside its weights, without which a value cannot be had again."""
+"""Facts of a system, other than its weights, without which a value cannot be had again."""
 
 
 def put_results(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -4,7 +4,7 @@
     out/checkpoints/dev-*/               measurements of some steps, and the weights of the best
     out/model/                           what SentenceTransformer(path) loads, foil.json, README.md
 
-A directory is written beside its place, synced, and renamed into it, so one that bears its name is complete. Its
+A directory is written next to its place, synced, and renamed into it, so one that bears its name is complete. Its
 checksums tell whether it still is; a run whose newest checkpoint is damaged continues from the one before.
 """
 

@@ -111,7 +111,7 @@ DRAWINGS = {"training.png": "Loss and dev measures over the steps", "curve.png":
 
 
 def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
-    """README.md for a published model; `facts` as in its foil.json, `drawings` the names of PNG files beside it."""
+    """README.md for a published model; `facts` as in its foil.json, `drawings` the names of PNG files next to it."""
     settings, data = facts["settings"], facts["data"]["train"]
     validation = settings["validation"]
     return CARD.format(

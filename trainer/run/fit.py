@@ -81,7 +81,7 @@ def fit_and_validate(
 
 
 def open_validation(settings: TrainSettings, view: TrainingView, out: Path) -> Validation:
-    """The measurements of this run, beside its checkpoints; those of other settings or data are ignored."""
+    """The measurements of this run, next to its checkpoints; those of other settings or data are ignored."""
     return Validation(out / "checkpoints" / f"dev-{fingerprint_of(settings, view.digest)[:12]}", settings, view)
 
 

@@ -1,7 +1,7 @@
 """Exact search with vectors, in blocks: of a local model or of an endpoint, through the cache.
 
 Documents are encoded in blocks of BLOCK texts. The scores of QUERIES queries against one block are held at a time,
-beside the best `k` so far: at most QUERIES x (k + BLOCK) numbers of 12 bytes, whatever the collection's size.
+with the best `k` so far: at most QUERIES x (k + BLOCK) numbers of 12 bytes, whatever the collection's size.
 Equal scores at the last rank: which of them stay is fixed, not meant.
 """
 

@@ -1,7 +1,7 @@
 """How far a run's judges can be relied on: their canaries, and whether the place of a passage decides.
 
     verdicts of judges -> right answers to canaries by judge -> Wilson's interval
-                       -> the place of the passage that each vote chose, beside what chance would give
+                       -> the place of the passage that each vote chose, with what chance would give
 
 A vote of `judge_scenarios` saw its passages in an order that follows from topic, intent and slot, so it is found again
 here. A vote of `judge_polarity` asks in both orders; it is a tie where the swap changed the answer, or the answer was

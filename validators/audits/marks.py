@@ -3,7 +3,7 @@
     marks 3: A+ B-u C0 natural=y gives=n # C is a menu
     {"item": 3, "marks": {"A": "+", "B": "-u", "C": "0", "natural": "y", "gives": "n", "remark": "C is a menu"}}
 
-Promise: a mark that cannot be read, is missing beside others, or names what the sheet has not, is an error naming the
+Promise: a mark that cannot be read, is missing among others, or names what the sheet has not, is an error naming the
 item; an item without any mark is left out.
 """
 

@@ -1,7 +1,7 @@
 """Did the writer answer instead of writing? Refusals, talk about being a model or about the task, and small talk.
 
 Looks only at generated texts: a passage of the corpus may quote a chatbot. What is looked for stands in
-`prompts.writing.small_talk`: a writer whose reply is checked was told of it before.
+`prompts.writing.small_talk`: a writer whose reply is checked was corrected before.
 """
 
 from collections.abc import Sequence

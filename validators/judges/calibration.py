@@ -36,7 +36,7 @@ POINTWISE = ("judge_relevance", "judge_demands")
 RESAMPLES = 1000
 _NEVER = 1e-12
 _RIVALS = 4
-"""Passages beside the relevant one in a question of many."""
+"""Passages with the relevant one in a question of many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def refuse_coin(found: Calibration) -> None:
     """Raises JudgeUnreliableError with the figures of a judge that may as well guess."""
     if found.is_coin:
         raise JudgeUnreliableError(
-            f"{found.judge} by {found.model} cannot be told from a coin: AUC {found.auc:.3f}, 0.95 interval "
+            f"{found.judge} by {found.model} is no better than a coin: AUC {found.auc:.3f}, 0.95 interval "
             f"{found.low:.3f} to {found.high:.3f}, guessing {found.chance:.3f}, over {found.units} labelled pairs or "
             f"questions (accuracy {found.accuracy:.3f}); name a better model, another judge, or bring more labels"
         )
@@ -169,7 +169,7 @@ async def _rate_polarity(settings: JudgePolaritySettings, panel: JudgePanel, top
 
 
 async def _rate_scenarios(settings: JudgeScenariosSettings, panel: JudgePanel, topic: Topic, core: str) -> list[Rated]:
-    """A question for each relevant passage, beside up to `_RIVALS` others."""
+    """A question for each relevant passage, among up to `_RIVALS` others."""
     good, bad = _sides(topic)
     rated = []
     for plus in good if bad else ():

@@ -213,7 +213,7 @@ class DemandJudges(AskedJudges):
         return replace(vote, score=score, reason="; ".join(told))
 
     def _only_gates(self, intent: Intent, asked: Asked) -> bool:
-        """Whether the question may only speak against a passage: the query, beside demands that are compared."""
+        """Whether the question may only speak against a passage: the query, where demands are compared."""
         return self._settings.compare and asked.words == _QUERY and bool(intent.instruction)
 
     async def decide_canary(self, intent: Intent, passages: Sequence[Passage], slot: VoteSlot) -> Vote:

@@ -32,7 +32,7 @@ def calibrate(
 ) -> None:
     """How good a job's judges are by people's labels: AUC, kappa, bias of place, thresholds, tokens, price.
 
-    `--set error=0.1` asks for the thresholds of that error. Exit code 5 if a judge cannot be told from a coin.
+    `--set error=0.1` asks for the thresholds of that error. Exit code 5 if a judge is no better than a coin.
     """
     from foil.cluster.evaluations.judges import CalibrateSettings, measure_judges, rows_of
     from foil.cluster.job import load_job, settings_from

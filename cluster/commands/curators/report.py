@@ -12,7 +12,7 @@ from foil.engine.storage.opening import mirror_of
 
 def report(
     out: OutArgument,
-    against: Annotated[Path | None, typer.Option(parser=mirror_of, help="Another run, shown beside this one.")] = None,
+    against: Annotated[Path | None, typer.Option(parser=mirror_of, help="Another run, compared with this one.")] = None,
     into: Annotated[Path | None, typer.Option(help="The file to write. Default: OUT/report.html.")] = None,
     by_meaning: Annotated[
         bool, typer.Option("--by-meaning", help="Similarity and map by MiniLM, with the extra `train`; minutes more.")

@@ -45,10 +45,10 @@ def try_(
     out: OutOption = None,
     reuse: ReuseOption = None,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds that are tried, the first ones.")] = 20,
-    accepted: Annotated[int, typer.Option(min=1, help="Accepted topics of which the cost is told.")] = 5_000,
+    accepted: Annotated[int, typer.Option(min=1, help="Accepted topics of which the cost is shown.")] = 5_000,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the first seeds beside `out`, and show the funnel stage by stage, its cost, and what to change."""
+    """Run the first seeds in a folder of their own, and show the funnel stage by stage, its cost, what to change."""
     import asyncio
 
     from foil.cluster.commands.operators.run import ProgressPrinter

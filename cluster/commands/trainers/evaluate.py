@@ -38,7 +38,7 @@ def evaluate(
 
     The numbers are kept in OUT/evaluation.json.
 
-    With --on, compare systems on published benchmarks beside BM25 and the base model: a model's directory, a hub name,
+    With --on, compare systems on published benchmarks with BM25 and the base model: a model's directory, a hub name,
     openai:MODEL@URL, rerank:MODEL. `foil benchmarks list` names the benchmarks. Results go to OUT/results.jsonl, those
     of --prompts to OUT/prompts.jsonl.
     """

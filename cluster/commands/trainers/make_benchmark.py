@@ -23,7 +23,7 @@ def make(
         bool, typer.Option("--refuse", help="End where a query is trained on; else it is left out.")
     ] = False,
     system: Annotated[
-        list[str] | None, typer.Option(help="A system beside bm25 and base whose rank a sample keeps. Repeatable.")
+        list[str] | None, typer.Option(help="A system besides bm25 and base whose rank a sample keeps. Repeatable.")
     ] = None,
     first: Annotated[str, typer.Option(help="What finds the documents that rerank:MODEL orders.")] = "bm25",
     vectors: Annotated[

@@ -15,12 +15,12 @@ def review(
         Path | None, typer.Option(help="Where the sheet goes: FILE.txt, FILE.jsonl, FILE.key.json.")
     ] = None,
     overrides: SetOption = None,
-    system: Annotated[list[str] | None, typer.Option(help="A system beside bm25 and base. Repeatable.")] = None,
+    system: Annotated[list[str] | None, typer.Option(help="A system besides bm25 and base. Repeatable.")] = None,
     first: Annotated[str, typer.Option(help="What finds the documents that rerank:MODEL orders.")] = "bm25",
     vectors: Annotated[
         Path | None, typer.Option(help="A folder that keeps the systems' vectors. Default: evaluation/vectors.")
     ] = None,
-    marked: Annotated[Path | None, typer.Option(help="A filled sheet (.txt or .jsonl), its key beside it.")] = None,
+    marked: Annotated[Path | None, typer.Option(help="A filled sheet (.txt or .jsonl), its key next to it.")] = None,
     into: Annotated[Path | None, typer.Option(help="With --marked: a folder for the benchmark so judged.")] = None,
     reader: Annotated[str, typer.Option(help="Who marked it.")] = "reader",
     as_json: JsonOption = False,

@@ -1,4 +1,4 @@
-"""The formats of `foil export` by name; to add one, write its rows beside this file and name it here."""
+"""The formats of `foil export` by name; to add one, write its rows next to this file and name it here."""
 
 from foil.datasets_out.release.formats.embedder_rows import FLAG_EMBEDDING, GRITLM
 from foil.datasets_out.release.formats.hugging_face import HUGGING_FACE

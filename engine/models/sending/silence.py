@@ -12,7 +12,7 @@ _SOON_S = 5.0
 class Silence:
     """Begins with the send of the first request that fails, ends with one that passes. Times are of any one clock.
 
-    It is told once: at once where nobody listens at the URL, else after a few seconds.
+    It is said once: at once where nobody listens at the URL, else after a few seconds.
     """
 
     def __init__(self, name: str) -> None:

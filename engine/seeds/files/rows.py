@@ -123,7 +123,7 @@ def location_id(root: Path, row: SourceRow) -> str:
 def attributes_of(values: Mapping[str, Any], on_missing: Callable[[str], None] | None = None) -> dict[str, str]:
     """The values as attributes, which are texts: a list of texts by line, other lists and records as JSON.
 
-    What has no value is left out and told to `on_missing`: null, NaN, an infinite number, a blank text, raw bytes.
+    What has no value is left out and given to `on_missing`: null, NaN, an infinite number, a blank text, raw bytes.
     """
     texts = {str(key): _attribute_text(value) for key, value in values.items()}
     for key, text in texts.items():

@@ -63,7 +63,7 @@ def test_a_judge_that_can_tell_has_its_figures_and_pays_once(tmp_path):
 def test_a_judge_that_guesses_is_refused_with_its_numbers(tmp_path):
     run, _ = calibrated(tmp_path, guesses)
     assert run.returncode == 5
-    assert "cannot be told from a coin: AUC" in run.stderr
+    assert "is no better than a coin: AUC" in run.stderr
     assert "judge_demands" in run.stdout, "the table is shown all the same"
 
 

@@ -1,4 +1,4 @@
-"""What `foil benchmarks make` writes: BEIR's layout, with the instruction and the variants of each query beside it.
+"""What `foil benchmarks make` writes: BEIR's layout, with the instruction and the variants of each query with it.
 
     corpus.jsonl        {_id, title, text}
     queries.jsonl       {_id, text, metadata: {core, mode, dimension, domain}}

@@ -3,7 +3,7 @@ TASK/SUBSET/SPLIT of an aggregate (CQADupstack), whose mean is over its tasks.
 
 mteb loads the data, from the hub or from what `datasets` has on this machine. Queries of an InstructionReranking task
 whose ids end in -og and -changed are one core; so are those of an InstructionRetrieval task that differ behind the
-last underscore (InstructIR). Two of mteb's rules do not hold: what should fall is told by the qrels, not by a list of
+last underscore (InstructIR). Two of mteb's rules do not hold: the qrels say what should fall, not by a list of
 the task; and a document with its query's id stays. Written for mteb 2.26.
 """
 

@@ -24,7 +24,7 @@ def read_rank_llm(source: BenchmarkSource, _: str, ledger: Ledger) -> Benchmark:
     path = source.path
     hits, judged_in = (only_file(path, ".json"), only_file(path, "qrel")) if path.is_dir() else (path, source.qrels)
     if judged_in is None:
-        raise UsageError(f"rank_llm needs judgments beside {path}; name them as `qrels` in a YAML file")
+        raise UsageError(f"rank_llm needs judgments for {path}; name them as `qrels` in a YAML file")
     texts, lists = read_hits(hits)
     qrels = read_qrels([judged_in], MOST_BYTES, ledger)
     queries = judged([EvaluationQuery(name, text) for name, text in texts.items()], qrels)

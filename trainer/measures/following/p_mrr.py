@@ -2,7 +2,7 @@
 
 Weller et al., FollowIR: evaluating and teaching information retrieval models to follow instructions, NAACL 2025,
 arXiv 2403.15246, eq. 1. A mean over documents, then over queries. It also rises for a system that merely ranks worse,
-so it is read beside nDCG or AP of the original queries.
+so it is read with nDCG or AP of the original queries.
 """
 
 from collections.abc import Sequence
