@@ -9,9 +9,9 @@ peers   with --peers: every peer that `benchmarks/peers/setup` has installed, wi
 Each runs in a process of its own, against a fresh fault server in another, or at --base-url. CPU time is
 that of the contender's process. Scenarios: `plain`; `limited`: 20 % of all requests get a 429 with Retry-After 0.3 s;
 `stragglers`: 2 % take ten times as long; `refused`: 2 % are refused for good; `quota`: 1,800 requests a minute, burst
-30, with the job's `rpm` set and without.
+30, with the job's `rpm` set and without; `ways`: Foil by each of the two ways that it sends by (`client`).
 
-    python -m benchmarks.generation [--scenario plain|limited|stragglers|refused|quota] [--base-url URL]
+    python -m benchmarks.generation [--scenario plain|limited|stragglers|refused|quota|ways] [--base-url URL]
         [--requests N] [--concurrency C] [--peers] [--quick] [--json]
 """
 
@@ -78,6 +78,7 @@ SCENARIOS = {
     "stragglers": Scenario((*LATENCY, "--straggler-share", "0.02"), 3_000, 1_500, 64),
     "refused": Scenario((*LATENCY, "--refused-share", "0.02"), 1_000, 1_000, 32),
     "quota": Scenario((*LATENCY, "--rpm", "1800", "--burst", "30"), 3_000, 600, 32, ("foil", "foil_rpm", "bare")),
+    "ways": Scenario(LATENCY, 8_000, 2_000, 64, ("foil", "foil_openai", "foil_aiohttp", "bare", "openai")),
 }
 
 
@@ -144,7 +145,7 @@ def topic_of(recipe: str, seed: Seed, answer: Variant) -> Topic:
     return Topic(tid, seed.id, seed.corpus, recipe, seed.query, (plain, told), (given, made), judgments)
 
 
-def build(out: Path, recipe: OnePrompt, told: argparse.Namespace, rpm: float | None) -> Parts:
+def build(out: Path, recipe: OnePrompt, told: argparse.Namespace, asked: dict[str, Any]) -> Parts:
     from foil.datasets_out.commits.log import CommitLog
     from foil.engine.models.endpoints import HostedSettings
     from foil.engine.models.hosted import Hosted
@@ -154,14 +155,14 @@ def build(out: Path, recipe: OnePrompt, told: argparse.Namespace, rpm: float | N
 
     params = {"temperature": TEMPERATURE, "max_tokens": MAX_TOKENS}
     settings = HostedSettings.model_validate(
-        {"model": MODEL, "url": told.base_url, "params": params, "rpm": rpm, "max_concurrency": told.concurrency}
+        {"model": MODEL, "url": told.base_url, "params": params, "max_concurrency": told.concurrency} | asked
     )
     chain = (ShapeCheck(ShapeSettings()),)
     return Parts(recipe, chain, {"writer": Hosted(settings)}, parse_reply, CommitLog(out), str(out))
 
 
-def foil(told: argparse.Namespace, rpm: float | None = None) -> dict[str, Any]:
-    """The run of a job, from its first seed to its last commit."""
+def foil(told: argparse.Namespace, **asked: Any) -> dict[str, Any]:
+    """The run of a job, from its first seed to its last commit; `asked` are settings of its model."""
     from foil.datasets_out.commits.log import CommitLog
     from foil.engine.errors import RunFailedError
     from foil.engine.flow.limits import Limits, RuntimeSettings
@@ -171,7 +172,7 @@ def foil(told: argparse.Namespace, rpm: float | None = None) -> dict[str, Any]:
     recipe = OnePrompt(max(told.requests // 10, 1))
     with tempfile.TemporaryDirectory(prefix="foil-bench-") as name:
         CommitLog(Path(name)).open("bench", {})
-        parts = partial(build, Path(name), recipe, told, rpm)
+        parts = partial(build, Path(name), recipe, told, asked)
         runtime = RuntimeSettings(window=WINDOW * told.concurrency)
         summary = run(RunSpec(Corpus(told.requests), (), WorkerSpec(parts, Limits(), runtime)), lambda _: None)
     if summary.exit_code not in {0, RunFailedError.exit_code}:
@@ -236,6 +237,8 @@ async def in_places(told: argparse.Namespace, one: Callable[[int], Awaitable[boo
 CONTENDERS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "foil": foil,
     "foil_rpm": partial(foil, rpm=1800.0),
+    "foil_openai": partial(foil, client="openai"),
+    "foil_aiohttp": partial(foil, client="aiohttp"),
     "bare": lambda told: {"answers": asyncio.run(bare(told))},
     "openai": lambda told: {"answers": asyncio.run(openai(told))},
 }

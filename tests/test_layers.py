@@ -35,7 +35,11 @@ FENCES = {
         "cluster/pages/rows.py",
         "cluster/pages/diff_page.py",
     },
-    "openai": {"engine/models/hosted.py", "engine/models/sending/bounded_http.py"},
+    "openai": {
+        "engine/models/hosted.py",
+        "engine/models/sending/bounded_http.py",
+        "engine/models/sending/client_errors.py",
+    },
     "vllm": {"engine/models/local_vllm.py"},
     "mteb": {
         "trainer/interop/mteb_folder.py",

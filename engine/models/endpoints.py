@@ -82,6 +82,11 @@ class HostedSettings(Settings):
     max_concurrency: int = Field(
         default=256, ge=2, le=100_000, description="most requests in flight at an endpoint, a worker"
     )
+    client: Literal["auto", "openai", "aiohttp"] = Field(
+        default="auto",
+        description="what sends a request for a reply; auto: the openai client while fewer than 64 are in flight, "
+        "then aiohttp, which takes half the CPU",
+    )
     patience: Patience = Patience()
 
     @model_validator(mode="after")

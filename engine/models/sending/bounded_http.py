@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterable, Mapping
 from contextlib import aclosing
+from functools import cached_property
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import aiohttp
 import httpx2
 import openai
 
 from foil.engine.errors import OversizeReplyError
 
 CONNECT_S = 10.0
+KEEPALIVE_S = 60.0
 _ERROR_BYTES = 65_536
 _ABOUT_BYTES = {"content-encoding", "content-length", "transfer-encoding"}
 """Headers that say how an answer's bytes were sent; once read, they are plain bytes."""
+_OF_CONNECTION = {"accept-encoding", "connection", "content-length", "host"}
+"""Headers that a connection writes itself."""
 
 
 class RawAnswer(NamedTuple):
@@ -27,17 +33,59 @@ class RawAnswer(NamedTuple):
     content: bytes
 
 
-class BoundedClient(openai.DefaultAioHttpClient):
-    """An HTTP client that reads no more than `most_bytes` of an answer, decoded; of an error, its beginning.
+class Connections:
+    """The connections to one endpoint, in the event loop that sends first; at most `most` of them."""
 
-    A stream is its reader's to bound.
+    def __init__(self, url: str, most: int, most_bytes: int) -> None:
+        self._url, self._most, self._most_bytes = url, most, most_bytes
+        self._session: aiohttp.ClientSession | None = None
+
+    @cached_property
+    def tls(self) -> ssl.SSLContext:
+        """Which certificates are believed; reading them takes a tenth of a second."""
+        return httpx2.create_ssl_context()
+
+    async def exchange(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, patience: aiohttp.ClientTimeout
+    ) -> RawAnswer:
+        """The answer to a request, of any status, read as far as is allowed; a redirect is not followed."""
+        sending = self._opened().request(
+            method, url, data=body or None, headers=headers, allow_redirects=False, timeout=patience
+        )
+        async with sending as response:
+            most = self._most_bytes if 200 <= response.status < 300 else None
+            content = await read(response.content.iter_any(), most, response.host)
+            return RawAnswer(response.status, response.headers, content)
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._most, keepalive_timeout=KEEPALIVE_S, ssl=self.tls),
+                proxy=proxy_of(self._url),
+            )
+        return self._session
+
+    async def close(self) -> None:
+        """Closes them; the next request opens others."""
+        if self._session is not None:
+            await self._session.close()
+        self._session = None
+
+
+class BoundedClient(openai.DefaultAioHttpClient):
+    """What the openai client sends by: the connections to its endpoint, which read no more than is allowed.
+
+    A file goes up, and a stream comes down, by a connection of its own; a stream is its reader's to bound.
     """
 
-    def __init__(self, most_bytes: int, **options: Any) -> None:
-        super().__init__(**options)
-        self._most_bytes = most_bytes
+    def __init__(self, connections: Connections, most_bytes: int, **options: Any) -> None:
+        super().__init__(follow_redirects=False, verify=connections.tls, **options)
+        self._connections, self._most_bytes = connections, most_bytes
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
+        body = None if stream else _read_body(request)
+        if body is not None:
+            return await self._exchange(request, body)
         response = await super().send(request, stream=True, **options)
         if stream and response.is_success:
             return response
@@ -46,10 +94,38 @@ class BoundedClient(openai.DefaultAioHttpClient):
                 content = await read(parts, self._most_bytes if response.is_success else None, response.url.host)
         finally:
             await response.aclose()
-        headers = [(name, value) for name, value in response.headers.multi_items() if name not in _ABOUT_BYTES]
-        whole = httpx2.Response(response.status_code, headers=headers, content=content, request=request)
-        whole.encoding = "utf-8"  # a charset such as zip would be unpacked
-        return whole
+        return _whole(request, RawAnswer(response.status_code, response.headers, content))
+
+    async def _exchange(self, request: httpx2.Request, body: bytes) -> httpx2.Response:
+        seconds = request.extensions.get("timeout", {})
+        timeout = aiohttp.ClientTimeout(sock_connect=seconds.get("connect"), sock_read=seconds.get("read"))
+        headers = {name: value for name, value in request.headers.items() if name not in _OF_CONNECTION}
+        try:
+            answer = await self._connections.exchange(request.method, str(request.url), headers, body, timeout)
+        except (aiohttp.ClientError, OSError) as error:
+            kind = httpx2.TimeoutException if isinstance(error, TimeoutError) else httpx2.TransportError
+            raise kind(str(error), request=request) from error
+        return _whole(request, answer)
+
+
+def _read_body(request: httpx2.Request) -> bytes | None:
+    """The body of a request, None for a file."""
+    try:
+        return request.content
+    except httpx2.RequestNotRead:
+        return None
+
+
+def _whole(request: httpx2.Request, answer: RawAnswer) -> httpx2.Response:
+    """The answer as the openai client takes it."""
+    headers = [
+        (name.encode("utf-8", "surrogateescape"), value.encode("utf-8", "surrogateescape"))
+        for name, value in answer.headers.items()
+        if name.lower() not in _ABOUT_BYTES
+    ]
+    whole = httpx2.Response(answer.status, headers=headers, content=answer.content, request=request)
+    whole.encoding = "utf-8"  # a charset such as zip would be unpacked
+    return whole
 
 
 async def read(parts: AsyncIterable[bytes], most: int | None, host: str) -> bytes:

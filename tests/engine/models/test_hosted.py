@@ -6,6 +6,7 @@ import time
 from contextlib import AsyncExitStack
 from email.utils import formatdate
 
+import openai
 import pytest
 from pydantic import ValidationError
 
@@ -19,7 +20,8 @@ from foil.engine.errors import (
 )
 from foil.engine.models import retry
 from foil.engine.models.endpoints import HostedSettings
-from foil.engine.models.hosted import Hosted, body_of, retry_after
+from foil.engine.models.hosted import Hosted, retry_after
+from foil.engine.models.sending.bodies import body_of
 from foil.engine.requests import Message, Request
 from tests.support.models.fault_server import Behaviour, FaultServer
 from tests.support.models.raw_server import answering, http
@@ -27,6 +29,7 @@ from tests.support.models.scripted_server import answered, scripted
 from tests.support.small_parts import Line
 
 CANARY = "sk-canary-4f1d2c7b9a"
+pytestmark = pytest.mark.usefixtures("each_way")
 
 
 def request(text="a task", *, affinity="", schema=None, **params):
@@ -92,25 +95,26 @@ def test_further_choices_are_kept():
 
 
 @pytest.mark.parametrize(
-    ("kind", "error", "unsure"),
+    ("kind", "error", "unsure", "cause"),
     [
-        ("429_seconds", RateLimitedError, False),
-        ("429_bare", RateLimitedError, False),
-        ("500", TransientModelError, True),
-        ("502", TransientModelError, True),
-        ("503", TransientModelError, False),
-        ("timeout", TransientModelError, True),
-        ("reset", TransientModelError, True),
-        ("truncated", TransientModelError, True),
-        ("error_200", TransientModelError, True),
-        ("slow", TransientModelError, True),
+        ("429_seconds", RateLimitedError, False, openai.RateLimitError),
+        ("429_bare", RateLimitedError, False, openai.RateLimitError),
+        ("500", TransientModelError, True, openai.InternalServerError),
+        ("502", TransientModelError, True, openai.InternalServerError),
+        ("503", TransientModelError, False, openai.InternalServerError),
+        ("timeout", TransientModelError, True, openai.APITimeoutError),
+        ("reset", TransientModelError, True, openai.APIConnectionError),
+        ("truncated", TransientModelError, True, openai.APIResponseValidationError),
+        ("error_200", TransientModelError, True, openai.APIResponseValidationError),
+        ("slow", TransientModelError, True, openai.APITimeoutError),
     ],
 )
-def test_each_fault_is_a_typed_error_and_the_next_send_answers(kind, error, unsure):
+def test_each_fault_is_a_typed_error_and_the_next_send_answers(kind, error, unsure, cause):
     async def work(hosted, server):
         with pytest.raises(error) as raised:
             await hosted.complete(request())
         assert raised.value.unsure is unsure
+        assert type(raised.value.__cause__) is cause
         assert hosted.pool.endpoints[0].in_flight == 0
         reply = await hosted.complete(request())
         assert json.loads(reply.text)["text"]

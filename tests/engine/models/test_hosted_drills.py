@@ -26,6 +26,7 @@ from tests.support.models.fault_server import Behaviour, mix, serving
 from tests.support.small_parts import Numbers, read_replies, run_parts, sound, topics
 
 CANARY = "sk-canary-9d31e07ab5"
+pytestmark = pytest.mark.usefixtures("each_way")
 
 
 def run_hosted(out, url, seeds, *, window=64, partition=250, workers=0, asks=1, **settings):

@@ -29,6 +29,7 @@ from tests.support.small_parts import Numbers, read_replies, run_parts, sound, t
 KEY = "sk-canary-5d20c1f7aa"
 SANE = {"prompt_tokens": 5, "completion_tokens": 2}
 MOST = 100_000
+pytestmark = pytest.mark.usefixtures("each_way")
 
 
 def request(text="a task"):

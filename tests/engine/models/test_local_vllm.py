@@ -26,10 +26,10 @@ from foil.datasets_out.commits.log import CommitLog
 from foil.engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
 from foil.engine.flow.limits import Limits, RuntimeSettings
 from foil.engine.models import local_vllm
-from foil.engine.models.hosted import body_of
 from foil.engine.models.local_vllm import LocalVllm, LocalVllmSettings, engine_arguments
 from foil.engine.models.params import Params
 from foil.engine.models.retry import complete
+from foil.engine.models.sending.bodies import body_of
 from foil.engine.models.served_vllm import ServedVllm, VllmServer, server_flags
 from foil.engine.protocols import SAMPLING, Model, Parts
 from foil.engine.requests import Message, Reply, Request

@@ -11,7 +11,7 @@ import pytest
 
 from foil.engine.errors import CutReplyError, Rejected
 from foil.engine.flow.ask import schema_of
-from foil.engine.models.hosted import body_of
+from foil.engine.models.sending.bodies import body_of
 from foil.engine.requests import Request
 from foil.prompts.writing.answers import ConditionWording, Keywords, Questions
 from foil.validators.catalog import VALIDATORS

@@ -50,6 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
             times = self.server.asked[text]
             self.server.asked[text] += 1
             self.server.sends.append((time.monotonic(), body))
+            self.server.headers.append(dict(self.headers))
         answer = self.server.script(text, times)
         time.sleep(answer.seconds)
         self._send(answer)
@@ -68,7 +69,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class ScriptedServer(ThreadingHTTPServer):
-    """`asked` counts the sends of each prompt, `sends` has their times and bodies; `script` may be changed."""
+    """`asked` counts the sends of each prompt; `sends` has their times and bodies, `headers` their headers.
+
+    `script` may be changed.
+    """
 
     daemon_threads = True
     request_queue_size = 512
@@ -78,6 +82,7 @@ class ScriptedServer(ThreadingHTTPServer):
         self.script, self.lock = script, threading.Lock()
         self.asked: Counter[str] = Counter()
         self.sends: list[tuple[float, dict[str, Any]]] = []
+        self.headers: list[dict[str, str]] = []
         self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def sent(self, words: str = "") -> int:

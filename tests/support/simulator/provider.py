@@ -16,7 +16,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from foil.engine.models.hosted import EndpointClient, RawAnswer
+from foil.engine.models.hosted import EndpointClient
+from foil.engine.models.sending.bounded_http import Connections, RawAnswer
 from foil.engine.requests import Request
 from tests.support.models.character import Character, request_of
 from tests.support.simulator.disk import KilledError
@@ -53,7 +54,7 @@ class Sent:
     arrived: float | None = None
 
 
-class Provider(httpx2.AsyncBaseTransport):
+class Provider:
     """`rate` is how often a send goes wrong, `odd_usage` how often a reply counts its tokens absurdly."""
 
     def __init__(self, world: World, rate: float, odd_usage: float, said: float) -> None:
@@ -69,15 +70,18 @@ class Provider(httpx2.AsyncBaseTransport):
     def serving(self) -> Iterator[None]:
         """Every HTTP client of this process talks to this provider."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(httpx2.AsyncClient, "_transport_for_url", lambda _client, _url: self)
+            patch.setattr(Connections, "exchange", self._exchange)
             patch.setattr(EndpointClient, "fetch", lambda _client, body: self._fetch(body))
             yield
 
     async def _fetch(self, body: bytes) -> RawAnswer:
-        answer = await self.handle_async_request(httpx2.Request("POST", "http://provider.example", content=body))
+        return await self._exchange("POST", "http://provider.example", {}, body)
+
+    async def _exchange(self, method: str, url: str, _headers: Any, body: bytes, _patience: Any = None) -> RawAnswer:
+        answer = await self._answered(httpx2.Request(method, url, content=body))
         return RawAnswer(answer.status_code, answer.headers, answer.content)
 
-    async def handle_async_request(self, sent: httpx2.Request) -> httpx2.Response:
+    async def _answered(self, sent: httpx2.Request) -> httpx2.Response:
         process = self._world.running
         if process is None or process.dead:
             raise KilledError
