@@ -15,7 +15,7 @@ Promise: one call of `complete` is one send (more only where an endpoint turns o
 parameter, or as a probe of a broken endpoint, which is counted); the key is in no message, reply or repr. Errors of a
 send have the openai client's own as their cause.
 
-All goes out by the connections of an EndpointClient, most by the openai client. It costs 0.5 ms of CPU a request (it
+All goes out by the connections of an EndpointClient, most by the openai client. It costs 0.5 ms more CPU a request (it
 builds options, headers and URL anew), so that while many requests for replies are in flight, further ones skip it.
 """
 
