@@ -85,7 +85,7 @@ class HostedSettings(Settings):
     client: Literal["auto", "openai", "aiohttp"] = Field(
         default="auto",
         description="what sends a request for a reply; auto: the openai client while fewer than 64 are in flight, "
-        "then aiohttp, which takes half the CPU",
+        "then aiohttp, which takes a third of the CPU",
     )
     patience: Patience = Patience()
 
