@@ -230,12 +230,11 @@ class NegativePool:
         """The seeds of the batch, each with at least `min_negatives` if the pool has that many near texts."""
         incomplete = [corpus_seed for corpus_seed in batch if len(corpus_seed.seed.negatives) < min_negatives]
         excluded = [self._excluded_positions(corpus_seed) for corpus_seed in incomplete]
-        nearest = self._index.nearest([item.seed.query for item in incomplete], min_negatives, excluded)
-        completed = {
-            corpus_seed.seed.id: self._add_mined(corpus_seed.seed, positions, min_negatives)
-            for corpus_seed, positions in zip(incomplete, nearest, strict=True)
-        }
-        return [completed.get(corpus_seed.seed.id, corpus_seed.seed) for corpus_seed in batch]
+        nearest = iter(self._index.nearest([item.seed.query for item in incomplete], min_negatives, excluded))
+        return [
+            self._add_mined(seed, next(nearest), min_negatives) if len(seed.negatives) < min_negatives else seed
+            for seed in (corpus_seed.seed for corpus_seed in batch)
+        ]
 
     def _excluded_positions(self, corpus_seed: CorpusSeed) -> set[int]:
         keys = corpus_seed.answer_keys

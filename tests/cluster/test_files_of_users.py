@@ -221,6 +221,18 @@ def test_what_is_left_out_is_counted_told_and_kept(foil, name, workers):
         assert f"(first: {entry['first']})" in foil("status", "out").out
 
 
+@pytest.mark.parametrize("readers", [1, 2])
+def test_what_is_counted_adds_up_to_the_rows_of_the_file_for_any_number_of_readers(foil, readers):
+    rows = [{"id": i, "split": "heldout" if i % 3 == 0 else "", "note": "x" * 300_000} for i in range(12)]
+    seeds, files = table(*rows, seeds=SPLIT.replace("query: q", "query: q, id: id"))
+    twice = Files(seeds, {name: content + content for name, content in files.items()})  # other blocks
+    ended = run(foil, twice, "--set", f"runtime.readers={readers}")
+    assert ended.code == 0, ended.err
+    kept = json.loads(foil("status", "out", "--json").out)["read"]
+    counts = {kind: kept[kind]["count"] for kind in ("duplicates", "held_out")}
+    assert (kept["seeds"], counts) == (12, {"duplicates": 12, "held_out": 4})
+
+
 def test_a_preview_and_a_plan_tell_what_they_left_out(foil):
     run(foil, LEFT_OUT["a short row"][0], "--set", "seeds.on_error=skip")
     for command in (["seeds", "preview", "job.yaml"], ["plan", "job.yaml"]):

@@ -39,6 +39,7 @@ class RowSeed(NamedTuple):
     sketches: tuple[Any, ...]
     path: str
     line: int
+    held_out: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,7 @@ class RowReader(CorpusReader[RowSettings]):
         self.ledger, error = Ledger(), None
         found: list[CorpusSeed] = []
         try:
-            for corpus_seed in self.parse_records(self.seeds_of(self._decode(block)), UniqueSeeds(self.ledger)):
-                found += [corpus_seed] if corpus_seed else []  # those before an error are kept
+            found.extend(self.seeds_of(self._decode(block)))  # those before an error are kept
         except SeedFormatError as bad:
             error = bad
         seeds = self.with_negatives(iter(found))
@@ -111,11 +111,10 @@ class RowReader(CorpusReader[RowSettings]):
                 tuple(sketch(seed) for sketch in sketches),
                 item.path,
                 item.line,
+                bool(seed.attributes.get(SPLIT)),
             )
             for item, seed in zip(found, seeds, strict=True)
         ]
-        held_out = [item.seed.id for item in found if item.seed.attributes.get(SPLIT)]
-        self.ledger.note("held_out", f"seed {held_out[0]!r}" if held_out else "", len(held_out))
         return BlockSeeds(packed, self.ledger, error)
 
     def join(self, blocks: Iterable[BlockSeeds]) -> Iterator[PackedSeed]:
@@ -127,6 +126,7 @@ class RowReader(CorpusReader[RowSettings]):
             for row in self.parse_records(block.seeds, partial(_if_new, unique)):
                 any_seed = True
                 if row:
+                    self.ledger.note("held_out", f"seed {row.id!r}", row.held_out)
                     yield PackedSeed(row.id, self._settings.corpus, row.digest, row.data, row.sketches)
             if block.error:
                 raise block.error

@@ -38,13 +38,13 @@ def msmarco(path: Path, **options) -> MsmarcoRows:
     return MsmarcoRows(MsmarcoSettings(path=path, **options))
 
 
-def read(reader: SeedReader) -> tuple[list[Seed], int, str]:
-    """The seeds, the bad rows and the error of a corpus; where there is one, no seeds."""
+def read(reader: SeedReader) -> tuple[list[Seed], dict[str, int], str]:
+    """The seeds, the ledger and the error of a corpus; where there is one, no seeds."""
     try:
         seeds = [seed.unpack() if isinstance(seed, PackedSeed) else seed for seed in reader]
     except (UsageError, SeedFormatError) as error:
-        return [], 0, str(error)
-    return seeds, reader.ledger["skipped"], ""
+        return [], {}, str(error)
+    return seeds, {kind: entry.count for kind, entry in reader.ledger.entries().items()}, ""
 
 
 class OneByOne:
@@ -92,6 +92,25 @@ def test_blocks_of_any_size_give_the_seeds_of_the_whole(tmp_path, rows, size, on
         assert read(OneByOne(msmarco(path, on_error=on_error))) == read(msmarco(path, on_error=on_error))
 
 
+KEPT = st.builds(
+    lambda number, text, split: {"id": number, "q": f"berth {number}", "p": text, "split": split},
+    st.integers(0, 3),
+    st.sampled_from(["deep", "deep", "shallow", ""]),
+    st.sampled_from(["heldout", "", None]),
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.one_of(KEPT, KEPT, KEPT, st.just("{broken")), max_size=12), size=st.sampled_from([1, 60, 200]))
+def test_blocks_of_any_size_give_the_ledger_of_the_whole(tmp_path, rows, size):
+    path = write(tmp_path / "rows.jsonl", rows)
+    columns = {**COLUMNS, "id": "id", "attributes": {"split": "split"}}
+    make = partial(TableReader, TableSettings(corpus="c", path=path, columns=columns, on_error="skip", negatives=0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parallel_rows, "BLOCK_BYTES", size)
+        assert read(OneByOne(make())) == read(make())
+
+
 def some_rows(count: int) -> list[object]:
     return [{"q": f"how deep is berth {i}", "p": [f"Berth {i} is {i % 30} metres deep. " * 9]} for i in range(count)]
 
@@ -127,7 +146,7 @@ def test_an_id_that_stands_in_two_blocks_is_refused_or_passed_over(tmp_path, mon
         make = partial(TableReader, TableSettings(corpus="harbour", path=path, **options))
         alone, together = read(make()), read(make().in_parallel(2, ()))
         assert together == alone
-        assert (len(alone[0]), alone[1]) == ((50, 30) if on_error == "skip" else (0, 0))
+        assert (len(alone[0]), alone[1]) == ((50, {"skipped": 30}) if on_error == "skip" else (0, {}))
         assert ("rows.jsonl:51" in alone[2]) is (on_error == "refuse")
 
 
