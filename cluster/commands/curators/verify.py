@@ -23,9 +23,10 @@ def verify(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check every committed byte and every record of the journal, or checksums and signature of a release.
+    """Check every committed byte and each record in the journal, or checksums and signature of a release.
 
-    Exit code 6 if there is damage, 11 if rows are to come. A large run can be sampled; documents, entries and journal
+    Exit code 6 if there is damage, 11 if rows are to come. Records that were cut off at the end of a journal are not
+    missed: a kill leaves the same. A large run can be sampled; documents, entries and journal
     are always read.
     """
     from foil.datasets_out.release.checksums import CHECKSUMS
