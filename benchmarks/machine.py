@@ -26,7 +26,7 @@ from foil.engine.requests import Message, Reply, Request
 from foil.engine.runtime.run_local import run
 from foil.engine.runtime.session import RunSpec, WorkerSpec
 from foil.engine.seeds.files.ledger import Ledger
-from foil.engine.topic import Intent, Judgment, Passage, Seed, Topic, intent_id, topic_id
+from foil.engine.topic import Call, Intent, Judgment, Passage, Seed, Topic, intent_id, topic_id
 from tests.support.memory import peak_memory
 
 
@@ -93,8 +93,12 @@ class Nowhere:
     def put_plan(self, plan: Mapping[str, int]) -> None:
         pass
 
-    def asked_again(self, _partition: int) -> tuple[str, ...]:
+    def asked_again(self, _partition: int) -> Mapping[str, tuple[str, ...]]:
         """None: nothing failed."""
+        return {}
+
+    def replaced_calls(self, _partition: int) -> tuple[Call, ...]:
+        """None: nothing was asked again."""
         return ()
 
     def short_partitions(self) -> None:

@@ -6,7 +6,7 @@ A recipe or validator gets a callable, `ask`; it never sees a client, a retry, a
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, runtime_checkable
@@ -269,7 +269,8 @@ class CommitStore(Protocol):
     It raises CommitLostError if a *different* entry stood. `facts` (digests of indexes, counts) go into the entry.
     `plan` is what is known once the seed stream has ended: {"seeds": N, "partitions": K, "stream": digest}; None until
     then. The digest is absent where it is not known.
-    `asked_again` gives the requests of a partition whose replies failed a row that is asked again: they count no more.
+    `asked_again` gives by seed the requests of a partition whose replies failed a row that is asked again: they count
+    no more. `replaced_calls` gives what was paid for rows of a partition before, and for none that stand now.
     `short_partitions` gives the sizes of partitions that an earlier, smaller limit cut short, once the run's limits
     have grown; None where they never grew.
     """
@@ -280,7 +281,8 @@ class CommitStore(Protocol):
     def plan(self) -> Mapping[str, Any] | None: ...
     def put_plan(self, plan: Mapping[str, Any]) -> None: ...
     def short_partitions(self) -> Mapping[int, int] | None: ...
-    def asked_again(self, partition: int) -> Collection[str]: ...
+    def asked_again(self, partition: int) -> Mapping[str, Collection[str]]: ...
+    def replaced_calls(self, partition: int) -> Iterable[Call]: ...
 
 
 class PaidReplies(Protocol):

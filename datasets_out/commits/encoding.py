@@ -4,7 +4,8 @@ Promise: equal tables give equal bytes. Price: a file is built in memory (one pa
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,28 @@ def encode(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, row_group_size=_group_rows(table), **_options(table.schema))
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def read_rows(
+    path: Path,
+    start: int = 0,
+    rows: int | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    checked: bool = False,
+    dictionaries: Sequence[str] = (),
+) -> pa.Table:
+    """`rows` of a file on this machine from `start` on, or all of it (None).
+
+    `checked`: each page against its checksum; `dictionaries`: columns that stay encoded. No other row group is read.
+    """
+    wanted, options = list(columns) if columns is not None else None, {"page_checksum_verification": checked}
+    with pq.ParquetFile(path, read_dictionary=list(dictionaries), **options) as file:
+        if rows is None:
+            return file.read(columns=wanted, use_threads=False)
+        ends = accumulate(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
+        groups = [i for i, end in enumerate(ends) if start < end <= start + rows]
+        return file.read_row_groups(groups, columns=wanted, use_threads=False)
 
 
 class RowWriter:

@@ -35,9 +35,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
-from foil.datasets_out.commits.encoding import encode, seal, unseal
+from foil.datasets_out.commits.encoding import encode, read_rows, seal, unseal
 from foil.datasets_out.commits.entries import (
     ENTRY_NAME,
     FILE_NAME,
@@ -70,13 +68,13 @@ from foil.engine.errors import (
     DifferentJobError,
     NoRunError,
 )
-from foil.engine.flow.progress import count_topics, unread_requests
+from foil.engine.flow.progress import count_topics, paid_calls, unread_requests
 from foil.engine.ids import canonical_json, sha256_hex
 from foil.engine.storage.links import inside
 from foil.engine.storage.local_store import LocalStore
 from foil.engine.storage.opening import open_store
 from foil.engine.storage.store import Store, StoredObject
-from foil.engine.topic import Topic
+from foil.engine.topic import Call, Topic
 
 _NUMBERED = re.compile(r"(?:growth|plan)-(?P<number>[0-9]{8})\.json")
 FETCHES = 16
@@ -514,20 +512,48 @@ class CommitLog:
 
     def entries_before(self, only: int | None = None) -> list[CommitEntry]:
         """The entries that partitions, or one of them, had before their failed rows were asked again."""
-        version = self.version()
-        return [
-            self.folded_entry(self.read_version(number), partition)
-            for number, partitions in (version.reopened if version else ())
-            for partition in (partitions if only is None else {only} & set(partitions))
-        ]
+        return [entry for _, entry in self._before(only)]
 
-    def asked_again(self, partition: int) -> Collection[str]:
+    def _before(self, only: int | None = None) -> Iterator[tuple[Version, CommitEntry]]:
+        """The same, each with the last version that holds it."""
+        version = self.version()
+        for number, partitions in version.reopened if version else ():
+            if found := [partition for partition in partitions if only in {None, partition}]:
+                earlier = self.read_version(number)
+                yield from ((earlier, self.folded_entry(earlier, partition)) for partition in found)
+
+    def files_before(self) -> Iterator[CommittedFile | StoredFile]:
+        """The files from which those entries and their rows are read."""
+        version = self.version()
+        for number, _ in version.reopened if version else ():
+            yield from self.read_version(number).files()
+        for earlier, entry in self._before():
+            if entry.partition not in earlier.packed:
+                yield from entry.files.values()
+
+    def topics_of(self, entry: CommitEntry, version: Version | None) -> list[Topic]:
+        """The rows of an entry: one that a version holds, or one beyond it (None)."""
+        if version is None:
+            return from_tables({table: read_rows(self.locate(file)) for table, file in entry.files.items()})
+        places = self.versions.places(version, entry)
+        tables = {table: read_rows(self.locate(file), start, rows) for table, (file, start, rows) in places.items()}
+        return from_tables(tables)
+
+    def asked_again(self, partition: int) -> Mapping[str, Collection[str]]:
         """See engine.protocols.CommitStore."""
-        found: set[str] = set()
-        for entry in self.entries_before(partition):
-            topics = from_tables({table: pq.read_table(self.locate(file)) for table, file in entry.files.items()})
-            found.update(request for topic in topics for request in unread_requests(topic))
+        found: dict[str, set[str]] = defaultdict(set)
+        for version, entry in self._before(partition):
+            for topic in self.topics_of(entry, version):
+                found[topic.seed_id].update(unread_requests(topic))
         return found
+
+    def replaced_calls(self, partition: int) -> Iterable[Call]:
+        """See engine.protocols.CommitStore."""
+        before = [topic for version, entry in self._before(partition) for topic in self.topics_of(entry, version)]
+        version = self.version()
+        held = version if version and partition in version.partitions else None
+        now = self.topics_of(self.entry(partition), held) if before else []
+        return paid_calls(before, {call.request_id for topic in now for call in topic.calls})
 
     def _take_back(self, late: CommitEntry) -> None:
         """Removes an entry that was put after a version had another of its partition; no reader saw it."""

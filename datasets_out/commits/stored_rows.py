@@ -5,12 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from foil.datasets_out.commits.encoding import read_rows
 from foil.datasets_out.commits.entries import CommittedFile
 from foil.datasets_out.commits.log import FETCHES, CommitLog
 from foil.datasets_out.commits.versions import StoredFile
@@ -49,25 +48,6 @@ class TablePart:
         No other row group of a pack is read: one begins with each partition. Raises what pyarrow and the log raise.
         """
         return read_rows(self.locate(), self.start, self.rows, columns, checked=checked, dictionaries=dictionaries)
-
-
-def read_rows(
-    path: Path,
-    start: int = 0,
-    rows: int | None = None,
-    columns: Sequence[str] | None = None,
-    *,
-    checked: bool = False,
-    dictionaries: Sequence[str] = (),
-) -> pa.Table:
-    """The rows of a file on this machine, as `TablePart.read` says."""
-    wanted, options = list(columns) if columns is not None else None, {"page_checksum_verification": checked}
-    with pq.ParquetFile(path, read_dictionary=list(dictionaries), **options) as file:
-        if rows is None:
-            return file.read(columns=wanted, use_threads=False)
-        ends = accumulate(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
-        groups = [i for i, end in enumerate(ends) if start < end <= start + rows]
-        return file.read_row_groups(groups, columns=wanted, use_threads=False)
 
 
 def fetched_ahead(partitions: Iterable[tuple[TablePart, ...]]) -> Iterator[tuple[TablePart, ...]]:

@@ -72,8 +72,7 @@ def verify(out: Path, *, share: float = 1.0, resume: bool = False) -> list[Damag
             findings.append(Damage(entry_name(partition), "changed", str(error)))
     unpacked = [entry for entry in entries if version is None or entry.partition not in version.packed]
     findings += files.check([file for entry in unpacked for file in entry.files.values()], "committed")
-    before = [file for entry in _entries_before(log) for file in entry.files.values()]
-    findings += files.check(before, "committed before its failed rows were asked again")
+    findings += files.check(_files_before(log), "committed before its failed rows were asked again")
     findings += _check_fingerprints(log, entries)
     findings += _check_snapshots(log, entries, files)
     findings += _check_superseded(log, entries, files)
@@ -88,6 +87,13 @@ def _entries_before(log: CommitLog) -> list[CommitEntry]:
     """Entries from before failed rows were asked again, as far as they read: what does not is reported elsewhere."""
     with suppress(CommitError, CorruptDataError):
         return log.entries_before()
+    return []
+
+
+def _files_before(log: CommitLog) -> list[CommittedFile | StoredFile]:
+    """The files that hold those entries and their rows, as far as they read."""
+    with suppress(CommitError, CorruptDataError):
+        return list(log.files_before())
     return []
 
 
@@ -223,7 +229,8 @@ def _check_snapshots(log: CommitLog, entries: list[CommitEntry], reader: _Files)
 
 def _check_superseded(log: CommitLog, entries: list[CommitEntry], reader: _Files) -> Iterator[Damage]:
     """Files that lie in packs or newer versions by now, as far as `foil gc` has left them."""
-    older: list[CommittedFile | StoredFile] = [file for entry in entries for file in entry.files.values()]
+    held = (*entries, *_entries_before(log))
+    older: list[CommittedFile | StoredFile] = [file for entry in held for file in entry.files.values()]
     for number in log.version_numbers():
         with suppress(CommitError, CorruptDataError):  # reported
             older += log.read_version(number).files()
@@ -262,7 +269,7 @@ def _check_plan(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
 
 def _list_orphans(log: CommitLog, entries: list[CommitEntry], tail: list[int]) -> Iterator[Damage]:
     named = {file.path for entry in (*entries, *_entries_before(log)) for file in entry.files.values()}
-    named |= {entry_name(partition) for partition in tail}
+    named |= {file.path for file in _files_before(log)} | {entry_name(partition) for partition in tail}
     for number in {*log.version_numbers()[-1:], *named_versions(log)}:
         with suppress(CommitError, CorruptDataError):
             named |= {file.path for file in log.read_version(number).files()}

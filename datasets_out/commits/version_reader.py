@@ -4,11 +4,11 @@ Promise: a version is found once it is durable, and every file is held against i
 manifest is read whole (about 1.5 MB), and the last few stay in memory.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
-from foil.datasets_out.commits.entries import CommitEntry
+from foil.datasets_out.commits.entries import CommitEntry, CommittedFile
 from foil.datasets_out.commits.versions import (
     FOLDER,
     VERSION_NAME,
@@ -25,6 +25,8 @@ from foil.engine.ids import sha256_hex
 from foil.engine.storage.store import Store
 
 T = TypeVar("T")
+Place = tuple[CommittedFile | StoredFile, int, int | None]
+"""A file, the first of its rows, and how many they are; None for all."""
 _KEPT = 4
 """Manifests whose rows stay in memory, and as many files of facts."""
 
@@ -66,6 +68,16 @@ class VersionReader:
         """The entry of a partition that the version holds."""
         manifest = version.manifest_of(partition)
         return self.rows(version, manifest).entry(partition, self.facts(manifest))
+
+    def places(self, version: Version, entry: CommitEntry) -> dict[str, Place]:
+        """Where the rows of a partition that the version holds lie, by table."""
+        if (pack := version.pack_of(entry.partition)) is None:
+            return {table: (file, 0, None) for table, file in entry.files.items()}
+        starts: Counter[str] = Counter()
+        for partition in range(pack.first, entry.partition):
+            rows = self.rows(version, version.manifest_of(partition))
+            starts.update({table: rows.file(table, partition).rows for table in entry.files})
+        return {table: (pack.files[table], starts[table], file.rows) for table, file in entry.files.items()}
 
     def rows(self, version: Version, manifest: Manifest) -> ManifestRows:
         """The entries of a manifest."""

@@ -403,10 +403,14 @@ def added(version: Version, entries: Sequence[CommitEntry], manifests: Sequence[
 
 
 def without(
-    version: Version, partitions: PartitionRanges, entries: Sequence[CommitEntry], manifests: Sequence[Manifest]
+    version: Version,
+    partitions: PartitionRanges,
+    entries: Sequence[CommitEntry],
+    manifests: Sequence[Manifest],
+    packs: Iterable[Pack],
 ) -> Version:
-    """The next version: without these partitions, of the `entries` that stay and their manifests."""
-    empty = replace(first_version(version.fingerprint), number=version.number, packs=version.packs)
+    """The next version: without these partitions, of the `entries` that stay, their manifests and packs."""
+    empty = replace(first_version(version.fingerprint), number=version.number, packs=tuple(packs))
     reopened = (*version.reopened, (version.number, partitions))
     return replace(added(empty, entries, manifests), reopened=reopened)
 

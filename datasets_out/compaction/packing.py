@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from foil.datasets_out.commits.encoding import RowWriter
+from foil.datasets_out.commits.encoding import RowWriter, read_rows
 from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.commits.schema import RECORD_IDS, TABLES, record_key, with_all_columns
 from foil.datasets_out.commits.snapshot import Snapshot
-from foil.datasets_out.commits.stored_rows import StoredSpan, TablePart, read_rows
-from foil.datasets_out.commits.versions import Pack, StoredFile, Version, ids_name, pack_name
+from foil.datasets_out.commits.stored_rows import StoredSpan, TablePart
+from foil.datasets_out.commits.versions import Pack, PartitionRanges, StoredFile, Version, ids_name, pack_name
 from foil.datasets_out.compaction.folding import fold
 from foil.engine.crash_points import crash_point
 from foil.engine.errors import CorruptDataError
@@ -37,6 +37,27 @@ _PACKS_A_VERSION = 8
 
 Unit = tuple[StoredSpan, ...]
 """Where some partitions that follow each other lie, a file a table: one partition, or a pack."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of the partitions from `first` to `last`, and the units in which they lie."""
+
+    snapshot: Snapshot
+    units: Sequence[Unit]
+    first: int
+    last: int
+
+    def spans(self, table: str) -> tuple[StoredSpan, ...]:
+        """The files of a table."""
+        return tuple(dict(zip(TABLES, unit, strict=True))[table] for unit in self.units)
+
+    def parts(self, table: str) -> Iterator[TablePart]:
+        """Where the rows of each partition lie, in order."""
+        for span in self.spans(table):
+            for partition, part in enumerate(self.snapshot.parts_of(table, span), span.first):
+                if self.first <= partition <= self.last:
+                    yield part
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +77,8 @@ def compact(log: CommitLog, target_bytes: int = TARGET_MB << 20) -> Compaction:
     """
     version, made = fold(log), 0
     while version and (groups := list(islice(_groups(log, version, target_bytes), _PACKS_A_VERSION))):
-        packs = [_pack(log, version, group) for group in groups]
+        snapshot = _snapshot(log, version)
+        packs = [_pack(log, _Rows(snapshot, group, group[0][0].first, group[-1][0].last)) for group in groups]
         crash_point("compact.placed")
         kept = [old for old in version.packs if not any(new.first <= old.first <= new.last for new in packs)]
         ordered = sorted([*kept, *packs], key=lambda pack: pack.first)
@@ -71,6 +93,19 @@ def compact_run(out: Path, target_bytes: int) -> Compaction:
     log = CommitLog(out)
     log.run()  # or there is none
     return asyncio.run(_compact_held(log, target_bytes))
+
+
+def packs_without(log: CommitLog, version: Version, leaving: PartitionRanges) -> Iterator[Pack]:
+    """The packs of a version without these partitions: of one that holds some, the others' rows are packed anew."""
+    snapshot = _snapshot(log, version)
+    for pack in version.packs:
+        whole = PartitionRanges([(pack.first, pack.last)])
+        kept = whole.without(leaving)
+        if len(kept) == len(whole):
+            yield pack
+            continue
+        unit = tuple(StoredSpan(pack.first, pack.last, pack.files[table]) for table in TABLES)
+        yield from (_pack(log, _Rows(snapshot, [unit], first, last)) for first, last in kept.pairs)
 
 
 async def _compact_held(log: CommitLog, target_bytes: int) -> Compaction:
@@ -108,22 +143,17 @@ def _snapshot(log: CommitLog, version: Version) -> Snapshot:
     return Snapshot(log.out, "", dict.fromkeys(TABLES, ()), version)
 
 
-def _pack(log: CommitLog, version: Version, units: Sequence[Unit]) -> Pack:
+def _pack(log: CommitLog, rows: _Rows) -> Pack:
     """Writes and puts a file a table."""
-    snapshot = _snapshot(log, version)
-    files = {
-        table: _pack_table(log, snapshot, table, spans)
-        for table, spans in zip(TABLES, zip(*units, strict=True), strict=True)
-    }
-    return Pack(units[0][0].first, units[-1][0].last, files, _put_ids(log, snapshot, units))
+    files = {table: _pack_table(log, table, rows) for table in TABLES}
+    return Pack(rows.first, rows.last, files, _put_ids(log, rows))
 
 
-def _put_ids(log: CommitLog, snapshot: Snapshot, units: Sequence[Unit]) -> StoredFile:
+def _put_ids(log: CommitLog, rows: _Rows) -> StoredFile:
     """Puts the filter of the ids of all records."""
     keys: set[str] = set()
-    spans = dict(zip(TABLES, zip(*units, strict=True), strict=True))
     for _, table, column in RECORD_IDS:
-        for part in _parts(snapshot, table, spans[table]):
+        for part in rows.parts(table):
             ids = part.read([column], checked=True)[column].unique().to_pylist()
             keys.update(map(record_key, ids))
     blob = bloom_filter.encode(keys)
@@ -132,25 +162,21 @@ def _put_ids(log: CommitLog, snapshot: Snapshot, units: Sequence[Unit]) -> Store
     return file
 
 
-def _pack_table(log: CommitLog, snapshot: Snapshot, table: str, spans: Sequence[StoredSpan]) -> StoredFile:
-    for span in spans:
+def _pack_table(log: CommitLog, table: str, rows: _Rows) -> StoredFile:
+    for span in rows.spans(table):
         if fault := log.find_fault(span.file):
             raise CorruptDataError(f"{log.out / span.file.path} is {fault}; `foil verify` names all that is damaged")
     with tempfile.TemporaryDirectory(prefix="pack-", dir=log.scratch()) as folder:
         path = Path(folder) / f"{table}.parquet"
         with RowWriter(path, TABLES[table]) as writer:
-            for part in _parts(snapshot, table, spans):
+            for part in rows.parts(table):
                 writer.write(_rows(table, part))
-        _compare(log, table, _parts(snapshot, table, spans), path)
+        _compare(log, table, rows.parts(table), path)
         with path.open("rb") as stream:
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
         file = StoredFile(pack_name(table, sha256), writer.rows, path.stat().st_size, sha256)
         log.put_file(file.path, path)
     return file
-
-
-def _parts(snapshot: Snapshot, table: str, spans: Sequence[StoredSpan]) -> Iterator[TablePart]:
-    return (part for span in spans for part in snapshot.parts_of(table, span))
 
 
 def _rows(table: str, part: TablePart) -> pa.Table:

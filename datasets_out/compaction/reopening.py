@@ -5,7 +5,7 @@
 From then on the run is one that is not complete: whoever runs it makes these partitions, from the replies in the
 journal where a row did not fail by them, and commits each once more. Promise: version N+1 is one file, so whoever dies
 when, the failed rows are asked again once or not at all; the old rows stay in version N, which the snapshot keeps.
-Price: a fold, and one look at the rows of each partition that is reopened.
+Price: a fold, one look at the rows of each partition that is reopened, and each pack that held one is made anew.
 """
 
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ from pathlib import Path
 from foil.datasets_out.commits.entries import CommitEntry, entry_name
 from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.commits.snapshot import take_snapshot
-from foil.datasets_out.commits.stored_rows import read_rows
 from foil.datasets_out.commits.versions import Manifest, PartitionRanges, Version, encode_manifest, without
 from foil.datasets_out.compaction.folding import fold
+from foil.datasets_out.compaction.packing import packs_without
 from foil.engine.crash_points import crash_point
 from foil.engine.errors import UsageError
 from foil.engine.flow.journal_reading import JournalIndex
@@ -41,7 +41,9 @@ def reopen_failed(out: Path) -> int:
     crash_point("reopen.kept")
     kept = [entry for entry in entries if entry.partition not in failed]
     manifests = list(_manifests(log, version, failed, kept))
-    log.put_version(without(version, failed, kept, manifests))
+    packs = list(packs_without(log, version, failed))
+    crash_point("reopen.placed")
+    log.put_version(without(version, failed, kept, manifests, packs))
     crash_point("reopen.entered")
     return len(failed)
 
@@ -67,21 +69,16 @@ def _manifests(
 
 
 def _check(out: Path, log: CommitLog, version: Version, failed: PartitionRanges) -> None:
-    """Raises UsageError for partitions that lie in packs, or whose replies are gone from the journal."""
-    packed = [partition for partition in failed if partition in version.packed]
-    if packed:
-        raise UsageError(
-            f"{out} is compacted, and {len(packed)} partitions with failed rows lie in packs, which are not taken "
-            "apart; run the job into another `out` with `--reuse` of this one"
-        )
+    """Raises UsageError for partitions whose replies are gone from the journal."""
     if left := [name for name in map(entry_name, failed) if name in set(log.names("commits"))]:
         raise UsageError(f"{left[0]} of {out} stands though version {version.number} holds it; run again")
     journal = JournalIndex(log.store)
     journal.look()
     for partition in failed:
-        calls = read_rows(log.locate(log.folded_entry(version, partition).files["calls"]), columns=["request_id"])
-        if missing := set(calls["request_id"].to_pylist()) - journal.stored(partition).keys():
+        topics = log.topics_of(log.folded_entry(version, partition), version)
+        asked = {call.request_id for topic in topics for call in topic.calls}
+        if missing := asked - journal.stored(partition).keys():
             raise UsageError(
-                f"{len(missing)} replies of partition {partition} of {out} are not in its journal any more, "
+                f"{len(missing)} replies of partition {partition} of {out} are not in its journal any more "
                 "(`foil gc`), and would be paid for again; run the job into another `out`"
             )

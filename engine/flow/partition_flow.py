@@ -59,7 +59,7 @@ class _OpenPartition:
     journal: PartitionJournal
     replies: ReplyService
     span: PartitionSpan
-    again: Collection[str] = ()
+    again: Mapping[str, Collection[str]] = field(default_factory=dict)
     seeds: list[asyncio.Task[list[Topic]]] = field(default_factory=list)
     topics: list[Topic] = field(default_factory=list)
     seed_counts: list[Counts] = field(default_factory=list)
@@ -303,7 +303,7 @@ class Flow:
             candidates=parts.candidates,
             seed_id=seed_id,
             clock=clock,
-            again=open_partition.again,
+            again=open_partition.again.get(seed_id, ()),
         )
 
 

@@ -76,7 +76,7 @@ def count_topics(topics: Iterable[Topic], requests: set[str] | None = None) -> C
     for topic in topics:
         by_seed.setdefault(topic.seed_id, []).append(topic)
     ordered = list(chain.from_iterable(by_seed.values()))
-    calls = list(_new_calls(ordered, set() if requests is None else requests))
+    calls = list(paid_calls(ordered, set() if requests is None else requests))
     validators_usd: Counter[str] = Counter()
     for validator, usd in chain.from_iterable(map(costs, ordered)):
         validators_usd[validator] += usd
@@ -98,7 +98,8 @@ def _seed_status(topics: Iterable[Topic]) -> str:
     return next(status for status in _STATUSES if status in statuses)
 
 
-def _new_calls(topics: Iterable[Topic], requests: set[str]) -> Iterator[Call]:
+def paid_calls(topics: Iterable[Topic], requests: set[str]) -> Iterator[Call]:
+    """The calls that this run paid, each request once; those of `requests` are left out, and new ones are added."""
     for call in chain.from_iterable(topic.calls for topic in topics):
         if call.request_id not in requests and not call.reused:
             requests.add(call.request_id)

@@ -11,11 +11,10 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -31,7 +30,7 @@ from foil.engine.errors import (
     RunHeldError,
 )
 from foil.engine.flow.budget import Budget, Spend
-from foil.engine.flow.journal_reading import JournalIndex, paid_replies, possibly_paid_twice
+from foil.engine.flow.journal_reading import paid_replies, possibly_paid_twice
 from foil.engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from foil.engine.flow.progress import (
     Counts,
@@ -48,7 +47,6 @@ from foil.engine.flow.run_metrics import CountRecorder, record_budget
 from foil.engine.ids import canonical_json, sha256_hex
 from foil.engine.inference.pooled_vllm import EngineSpec
 from foil.engine.protocols import Parts, Screen, SeedReader
-from foil.engine.requests import Reply
 from foil.engine.runtime.breaker import RunBreaker
 from foil.engine.runtime.partition_queue import CommittedPartition, PartitionQueue, in_thread
 from foil.engine.runtime.seed_process import SeedProcess, SeedSource, sweep_spool
@@ -58,7 +56,6 @@ from foil.engine.runtime.watchdog import relaxed_gc
 from foil.engine.seeds.files.ledger import Ledger
 from foil.engine.storage.lease import RunLease, hold
 from foil.engine.storage.opening import open_store
-from foil.engine.storage.store import Store
 from foil.engine.telemetry.metrics import (
     PAID_TWICE,
     RUN_BREAKER_OPEN,
@@ -372,24 +369,17 @@ def _stream(entry: Mapping[str, Any]) -> str:
 
 
 def spent_before(parts: Parts) -> Spend:
-    """What earlier sessions paid: for committed rows, and for replies whose partition is not committed yet."""
+    """What earlier sessions paid: for committed rows, for those that stood before a retry, and for replies whose
+    partition is not committed yet."""
     committed, totals = parts.store.committed(), parts.store.totals()
     counts, journal = counts_of(totals), open_store(Path(parts.out))
     spent = Spend(counts.calls, counts.prompt_tokens + counts.completion_tokens, counts.cost_usd)
-    for reply in chain(paid_replies(journal, committed.keys()), _replies_set_aside(parts, journal, totals, committed)):
+    for reply in paid_replies(journal, committed.keys()):
         spent += Spend(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
-    return spent
-
-
-def _replies_set_aside(
-    parts: Parts, journal: Store, totals: Mapping[str, Any], committed: Collection[int]
-) -> Iterator[Reply]:
-    """The paid replies of rows that failed by them and were asked again: no row has them now."""
-    index = JournalIndex(journal)
     for partition in totals["reopened"]:
-        if partition in committed and (requests := parts.store.asked_again(partition)):
-            replies = index.replies(partition, anew=False)
-            yield from (replies[request] for request in requests if request in replies)
+        for call in parts.store.replaced_calls(partition) if partition in committed else ():
+            spent += Spend(1, call.prompt_tokens + call.completion_tokens, call.cost_usd)
+    return spent
 
 
 @contextmanager
