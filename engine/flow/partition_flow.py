@@ -33,7 +33,15 @@ from foil.engine.flow.budget import BudgetClient
 from foil.engine.flow.journal import Journal, PartitionJournal
 from foil.engine.flow.limits import RuntimeSettings
 from foil.engine.flow.progress import Counts, count_topics, counts_of, total
-from foil.engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
+from foil.engine.flow.seed_outcome import (
+    PartName,
+    SeedClock,
+    SeedOutcome,
+    empty_topic,
+    run_guarded,
+    unstorable_row,
+    with_outcome,
+)
 from foil.engine.flow.worker_report import SeedEndings, WorkerReport
 from foil.engine.protocols import Ask, Cost, Partition, Parts, PendingPartition, Recipe, Validator, recipe_for
 from foil.engine.storage.lease import FENCE, Fence, check_fence
@@ -261,7 +269,7 @@ class Flow:
             return [with_outcome(empty_topic(recipe.name, seed), (verdict,), ())]
         clock = SeedClock(self._timeout)
         ask = self._ask_for(open_partition, seed.id, clock)
-        topics = await run_guarded(_run_recipe(recipe, seed, ask), f"recipe {recipe.name}", clock)
+        topics = await run_guarded(_run_recipe(recipe, seed, ask), PartName("recipe", recipe.name), clock)
         if isinstance(topics, SeedOutcome):
             return [with_outcome(empty_topic(recipe.name, seed), (), ask.calls, topics)]
         return [
@@ -286,7 +294,7 @@ class Flow:
             work = _run_validator(validator, topic, ask, verdicts)
             waits = validator.cost == Cost.MODEL
             unjudged = unjudged or (topic if waits else None)
-            checked = await run_guarded(work, f"validator {validator.name}", clock if waits else None)
+            checked = await run_guarded(work, PartName("validator", validator.name), clock if waits else None)
             if isinstance(checked, SeedOutcome):
                 failure = checked
                 break

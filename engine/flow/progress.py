@@ -44,13 +44,13 @@ class Counts:
 
     A seed is accepted if one of its topics is, else failed if one failed, else rejected. Equal requests of one
     partition are one call; what was reused from another run was paid there and is not counted. `validators` counts
-    topics by what each validator made of them (`outcomes`), `validators_usd` is what its calls cost.
+    topics by (validator, outcome) as `outcomes` has them, `validators_usd` is what the validator's calls cost.
     """
 
     seeds: Counter[str] = field(default_factory=Counter)
     topics: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
-    validators: Counter[str] = field(default_factory=Counter)
+    validators: Counter[tuple[str, str]] = field(default_factory=Counter)
     validators_usd: Counter[str] = field(default_factory=Counter)
     calls: int = 0
     prompt_tokens: int = 0
@@ -60,14 +60,26 @@ class Counts:
     def plain(self) -> dict[str, Any]:
         """As a commit entry stores it: plain JSON that names every status."""
         named = {name: {status: getattr(self, name)[status] for status in _STATUSES} for name in ("seeds", "topics")}
-        return {name: dict(value) if isinstance(value, Counter) else value for name, value in _fields(self)} | named
+        shallow = {name: dict(value) if isinstance(value, Counter) else value for name, value in _fields(self)}
+        return shallow | named | {"validators": spelled(self.validators.items())}
+
+
+def spelled(validators: Iterable[tuple[tuple[str, str], int]]) -> dict[str, int]:
+    """Topics by `VALIDATOR OUTCOME`, which is how JSON has the pair."""
+    return {f"{validator} {outcome}": topics for (validator, outcome), topics in validators}
+
+
+def _pair(spelling: str) -> tuple[str, str]:
+    validator, _, outcome = spelling.rpartition(" ")
+    return validator, outcome
 
 
 def counts_of(entry: Mapping[str, Any]) -> Counts:
     """The counts in a commit entry."""
     stored: dict[str, Any] = entry["counts"]
     counters = {name: +Counter(value) for name, value in stored.items() if isinstance(value, Mapping)}
-    return Counts(**{**stored, **counters})
+    validators = Counter({_pair(name): topics for name, topics in counters.get("validators", {}).items()})
+    return Counts(**{**stored, **counters, "validators": validators})
 
 
 def count_topics(topics: Iterable[Topic], requests: set[str] | None = None) -> Counts:
@@ -112,8 +124,8 @@ def unread_requests(topic: Topic) -> Iterator[str]:
     return (call.request_id for call in faulty)
 
 
-def outcomes(topic: Topic) -> Iterator[str]:
-    """`VALIDATOR OUTCOME` for each validator that looked at the topic: reject, edit, mark or pass, the first that is.
+def outcomes(topic: Topic) -> Iterator[tuple[str, str]]:
+    """(validator, outcome) for each validator that looked at the topic: reject, edit, mark or pass, the first that is.
 
     A mark is a verdict that passes and gives a reason all the same.
     """
@@ -122,7 +134,7 @@ def outcomes(topic: Topic) -> Iterator[str]:
         marked = verdict.outcome == "pass" and verdict.reason
         said.setdefault(verdict.validator, set()).add("mark" if marked else verdict.outcome)
     for validator, found in said.items():
-        yield f"{validator} {next(outcome for outcome in OUTCOMES if outcome in found)}"
+        yield validator, next(outcome for outcome in OUTCOMES if outcome in found)
 
 
 def total(parts: Iterable[Counts]) -> Counts:
@@ -256,7 +268,7 @@ def status(store: CommitStore, out: Path) -> dict[str, Any]:
         **{status: counts.seeds[status] for status in _STATUSES},
         "topics": {status: counts.topics[status] for status in _STATUSES},
         "reasons": dict(counts.reasons.most_common()),
-        "validators": dict(counts.validators.most_common()),
+        "validators": spelled(counts.validators.most_common()),
         "validators_usd": dict(counts.validators_usd.most_common()),
         "partitions": partitions,
         "calls": counts.calls,

@@ -69,8 +69,7 @@ def _series_of(counts: Counts) -> Iterator[tuple[Metric, tuple[str, ...], float]
         yield SEEDS, (outcome,), seeds
     for outcome, topics in counts.topics.items():
         yield TOPICS, (outcome,), topics
-    for name, topics in counts.validators.items():
-        check, _, outcome = name.rpartition(" ")
+    for (check, outcome), topics in counts.validators.items():
         if outcome == "reject":
             yield REJECTS, (check,), topics
     yield CALLS, (), counts.calls

@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from foil.engine.errors import (
     STOPPING,
@@ -101,14 +101,24 @@ class SeedClock:
 _NO_CLOCK = nullcontext()
 
 
-async def run_guarded(work: Awaitable[T], part: str, clock: SeedClock | None) -> T | SeedOutcome:
-    """The result of the work, or how it failed. `part` is `recipe NAME` or `validator NAME`; work that never waits
-    needs no clock.
+@dataclass(frozen=True, slots=True)
+class PartName:
+    """A recipe or a validator, as errors and logs name it."""
+
+    kind: Literal["recipe", "validator"]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+async def run_guarded(work: Awaitable[T], part: PartName, clock: SeedClock | None) -> T | SeedOutcome:
+    """The result of the work of a part, or how it failed; work that never waits needs no clock.
 
     The one place where every exception is caught; what ends the whole run (engine.errors.STOPPING) passes.
     """
     timeout: asyncio.Timeout | None = None
-    add_log_facts(stage=part)
+    add_log_facts(stage=str(part))
     try:
         async with clock or _NO_CLOCK as timeout:
             return await work
@@ -126,9 +136,8 @@ async def run_guarded(work: Awaitable[T], part: str, clock: SeedClock | None) ->
         return _failure(error, part)
 
 
-def _failure(error: BaseException, part: str) -> SeedOutcome:
-    kind = part.partition(" ")[0]
-    reason = next((code for cause, code in _REASONS.items() if isinstance(error, cause)), f"{kind}_error")
+def _failure(error: BaseException, part: PartName) -> SeedOutcome:
+    reason = next((code for cause, code in _REASONS.items() if isinstance(error, cause)), f"{part.kind}_error")
     text = _ADDRESS.sub("", f"{part}: {type(error).__name__}: {error}")
     return SeedOutcome("failed", reason, text[:_DETAIL_CHARACTERS])
 

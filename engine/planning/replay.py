@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from foil.engine.errors import FoilError
 from foil.engine.flow.ask import AnswersRequests, SeedAsk
-from foil.engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, with_outcome
+from foil.engine.flow.seed_outcome import PartName, SeedClock, SeedOutcome, empty_topic, run_guarded, with_outcome
 from foil.engine.protocols import Cost, Model, Parts, recipe_for
 from foil.engine.requests import Reply, Request
 from foil.engine.topic import Call, Seed, Topic, Verdict
@@ -58,7 +58,7 @@ async def replay_seed(
 async def rows_of(parts: Parts, seed: Seed, replies: AnswersRequests) -> list[Topic]:
     """The rows of a seed, as engine.flow.partition_flow makes them of one that no screen rejects."""
     recipe, clock, ask = recipe_for(parts.recipe, seed), SeedClock(_PATIENCE_S), _ask(parts, seed, replies)
-    topics: Sequence[Topic] | SeedOutcome = await run_guarded(recipe(seed, ask), f"recipe {recipe.name}", clock)
+    topics: Sequence[Topic] | SeedOutcome = await run_guarded(recipe(seed, ask), PartName("recipe", recipe.name), clock)
     if isinstance(topics, SeedOutcome):
         return [with_outcome(empty_topic(recipe.name, seed), (), ask.calls, topics)]
     return [await _validated(parts, topic, ask.calls, _ask(parts, seed, replies)) for topic in topics]
@@ -75,7 +75,9 @@ async def _validated(parts: Parts, topic: Topic, calls: Sequence[Call], ask: See
         if any(verdict.outcome == "reject" for verdict in verdicts):
             continue
         unjudged = unjudged or topic
-        checked = await run_guarded(validator(topic, ask), f"validator {validator.name}", SeedClock(_PATIENCE_S))
+        checked = await run_guarded(
+            validator(topic, ask), PartName("validator", validator.name), SeedClock(_PATIENCE_S)
+        )
         if isinstance(checked, SeedOutcome):
             failure = checked
             break

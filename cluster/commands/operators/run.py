@@ -168,8 +168,7 @@ def _outcome_rows(counts: Counts) -> list[tuple[str, str]]:
 def _validator_rows(counts: Counts, names: Sequence[str]) -> list[tuple[str, ...]]:
     """The outcomes of each validator of the job; those that saw most topics come first."""
     outcomes_of: dict[str, dict[str, int]] = {name: {} for name in names}
-    for name, topics in counts.validators.items():
-        validator, _, outcome = name.rpartition(" ")
+    for (validator, outcome), topics in counts.validators.items():
         outcomes_of.setdefault(validator, {})[outcome] = topics
     by_topics = sorted(outcomes_of.items(), key=lambda item: (-sum(item[1].values()), item[0]))
     return [

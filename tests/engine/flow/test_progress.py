@@ -26,10 +26,11 @@ def test_what_each_validator_made_of_the_topics_is_counted_and_adds_up(tmp_path)
         Verdict("judge", "p3", "reject", "positive_lost"),
     ]
     topic = Topic("t", "s", "c", "r", "q", verdicts=tuple(said), status="rejected", reason="positive_lost")
-    assert set(outcomes(topic)) == {"shape pass", "pii mark", "judge reject"}
+    assert set(outcomes(topic)) == {("shape", "pass"), ("pii", "mark"), ("judge", "reject")}
     one = count_topics([topic])
     both = total([one, one])
-    assert both.validators == {"shape pass": 2, "pii mark": 2, "judge reject": 2}
+    assert both.validators == {("shape", "pass"): 2, ("pii", "mark"): 2, ("judge", "reject"): 2}
+    assert both.plain()["validators"] == {"shape pass": 2, "pii mark": 2, "judge reject": 2}
     assert both.validators_usd == {"judge": 1.5}
     log = CommitLog(tmp_path)
     log.open("f" * 64, {})
