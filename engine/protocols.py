@@ -24,7 +24,7 @@ Named = TypeVar("Named")
 
 
 SAMPLING: Mapping[str, Any] = {"temperature": 0.0, "max_tokens": 1024}
-"""How a model answers where neither the prompt nor the job says."""
+"""How a model answers a prompt whose task says nothing. What the tasks of Foil say is in prompts/sampling.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +291,8 @@ class PaidReplies(Protocol):
     def get(self, request: Request) -> Reply | None: ...
 
 
-STAGES = frozenset({"instruction_writer", "passage_writer", "judge"})
+JUDGE = "judge"
+STAGES = frozenset({"instruction_writer", "passage_writer", JUDGE})
 """Roles that recipes and judges ask by default; one that the job does not name has what the role `writer` has."""
 
 

@@ -43,7 +43,17 @@ from foil.engine.flow.seed_outcome import SeedClock
 from foil.engine.keys import scrub_answer, scrub_reply
 from foil.engine.models import retry
 from foil.engine.models.params import ROOM_FOR_THOUGHTS
-from foil.engine.protocols import Answer, Model, PaidReplies, PlainAnswer, Prompt, ReplyCheck, WordReply, for_role
+from foil.engine.protocols import (
+    JUDGE,
+    Answer,
+    Model,
+    PaidReplies,
+    PlainAnswer,
+    Prompt,
+    ReplyCheck,
+    WordReply,
+    for_role,
+)
 from foil.engine.requests import (
     Message,
     Reply,
@@ -209,6 +219,7 @@ class SeedAsk:
     async def _ask(
         self, prompt: Prompt, answer: type[Answer], role: str, check: ReplyCheck[Answer] | None = None
     ) -> tuple[Answer, Reply]:
+        prompt = _as_judged(prompt, role, self._models)
         stage = _Stage(model_for(self._models, role), prompt, answer, check)
         self._calls_by_prompt.append(stage.calls)
         usable: tuple[Answer, Reply] | None = None
@@ -344,6 +355,13 @@ def model_for(models: Mapping[str, Model], role: str) -> Model:
     if model is None:
         raise UsageError(f"no model has the role {role!r}; the job names {sorted(models)}: add it to `models`")
     return model
+
+
+def _as_judged(prompt: Prompt, role: str, models: Mapping[str, Model]) -> Prompt:
+    """The prompt. A writer that judges, where the job names no judge, does so at the temperature of judging."""
+    if role != JUDGE or role in models or "temperature" not in prompt.sampling:
+        return prompt
+    return replace(prompt, params={"temperature": prompt.sampling["temperature"], **prompt.params})
 
 
 def make_request(model: Model, prompt: Prompt, answer: type[BaseModel], seed_id: str) -> Request:

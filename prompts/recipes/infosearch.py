@@ -46,7 +46,7 @@ from foil.prompts.languages import languages
 from foil.prompts.passages.blocks import kept_attributes, stems
 from foil.prompts.passages.topic_builder import TopicBuilder
 from foil.prompts.render import load, recipe_fingerprint
-from foil.prompts.sampling import writing
+from foil.prompts.sampling import KEEPING_TEMPERATURE, writing
 from foil.prompts.writing.answers import ConditionWording, Keywords
 from foil.prompts.writing.checks import (
     CHECKS_DESCRIPTION,
@@ -225,7 +225,10 @@ class _DimensionWriter:
             most=self._settings.keywords,
         )
         written = await self._stages.answer(
-            writing(prompt, 60, temperature=0.7), Keywords, "instruction_writer", mend=self._usable_keywords
+            writing(prompt, 60, temperature=KEEPING_TEMPERATURE),
+            Keywords,
+            "instruction_writer",
+            mend=self._usable_keywords,
         )
         return list(written.keywords)[: self._settings.keywords]
 
@@ -310,7 +313,7 @@ class _DimensionWriter:
         )
         try:
             return await self._stages.text(
-                writing(prompt, 40, temperature=0.8), "instruction_writer", self._question_problems, one_line=True
+                writing(prompt, 40), "instruction_writer", self._question_problems, one_line=True
             )
         except (FaultyReply, UnreadableReplyError):
             return self._query
@@ -336,7 +339,7 @@ class _DimensionWriter:
             example_answer=canonical_json({k: example[k] for k in ("condition", "reversal")}),
         )
         return await self._stages.answer(
-            writing(prompt, 80, temperature=0.8),
+            writing(prompt, 80),
             ConditionWording,
             "instruction_writer",
             problems=lambda reply: self._wording_problems(reply, condition),

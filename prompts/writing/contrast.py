@@ -27,7 +27,7 @@ from foil.prompts.constraints.source_code import GRAMMARS, facts_of, language_of
 from foil.prompts.demands import Demands
 from foil.prompts.passages.blocks import stems
 from foil.prompts.render import PromptTemplate, load
-from foil.prompts.sampling import writing
+from foil.prompts.sampling import KEEPING_TEMPERATURE, writing
 from foil.prompts.writing.answers import Questions
 from foil.prompts.writing.checks import OnFail, Problem, Reason, echo_of, figures_in, near_copy, reaches
 from foil.prompts.writing.examples import WORDS, TopicExample, example_for
@@ -165,7 +165,7 @@ class ContrastWriter(Stages):
             **({"other": other.text} if other else {"title": passage.title}),
         )
         return await self.answer(
-            writing(prompt, 60, temperature=0.7),
+            writing(prompt, 60, temperature=KEEPING_TEMPERATURE),
             Questions,
             "instruction_writer",
             mend=partial(_mended_questions, query=material.seed.query, noun=material.noun, prompt=prompt),

@@ -39,6 +39,7 @@ from foil.prompts.constraints.constraint import full_text
 from foil.prompts.demands import demands_of
 from foil.prompts.judge_answers import TrueFalse
 from foil.prompts.render import PromptTemplate, load
+from foil.prompts.sampling import judging
 from foil.prompts.untrusted_text import inert, nonce
 from foil.validators.judges.canaries import CanaryMonitor
 from foil.validators.judges.logprobs import probability_of_yes
@@ -51,9 +52,8 @@ _TEMPLATE = "judges/demand"
 _UNREVIEWED = ("construction", "mined")
 _PARTING: tuple[IntentRole, ...] = ("instructed", "dual", "reversed", "poisoned_instruction")
 """Intents whose instruction parts passages that all answer their query."""
-_SAMPLING = MappingProxyType({"max_tokens": 3})
-_PARAMS = MappingProxyType({"temperature": 0.0})
-_LOGPROBS = MappingProxyType({"temperature": 0.0, "logprobs": True, "top_logprobs": 20})
+_ANSWER_TOKENS = 3
+_LOGPROBS = MappingProxyType({"logprobs": True, "top_logprobs": 20})
 _QUERY = "answers the query"
 _SURE = 1e-4
 """How near to 0 and 1 a probability may be where a mean is taken."""
@@ -258,13 +258,13 @@ class DemandJudges(AskedJudges):
 
     async def _ask_once(self, intent: Intent, passage: Passage, asked: Asked, slot: VoteSlot) -> float | None:
         prompt = self._prompt(intent, passage, asked)
-        params = _LOGPROBS if self._settings.logprobs else _PARAMS
+        first = replace(prompt, params=_LOGPROBS) if self._settings.logprobs else prompt
         try:
-            answer, logprobs = await self._ask.scored(replace(prompt, params=params), TrueFalse, role=slot.judge)
+            answer, logprobs = await self._ask.scored(first, TrueFalse, role=slot.judge)
         except RefusedRequestError:
-            if params is _PARAMS:
+            if first is prompt:
                 raise
-            answer, logprobs = await self._ask.scored(replace(prompt, params=_PARAMS), TrueFalse, role=slot.judge)
+            answer, logprobs = await self._ask.scored(prompt, TrueFalse, role=slot.judge)
         probability = probability_of_yes(logprobs)
         if probability is None:
             return None if answer.answer is None else float(answer.answer)
@@ -281,7 +281,7 @@ class DemandJudges(AskedJudges):
             code = nonce([text, *others], _TEMPLATE)
         named = dict(zip(("query", "instruction", "question"), others, strict=True)) | {"code": code, "passage": text}
         prompt = self._template.render(**{name: named[name] for name in self._template.variables})
-        return replace(prompt, sampling=_SAMPLING)
+        return judging(prompt, _ANSWER_TOKENS)
 
 
 class _CellReview:

@@ -1,11 +1,12 @@
 """What the judges share: how a panel of models is asked a question, when voting stops, and what a verdict keeps.
 
-    intent + passages -> one vote a slot (own order, own code, temperature 0) -> strict majority, or none -> Verdict
+    intent + passages -> one vote a slot (own order, own code) -> strict majority, or none -> Verdict
 
-A panel has `votes` slots for each judge. At temperature 0 a model repeats itself, so every slot shows the passages in
-an order and under a code of its own. The slots are asked one after another; voting stops once the result is certain.
-An unreadable reply and a refused request count as a vote for nothing; where the other votes decide nothing, a refusal
-fails the topic, which nobody has judged then. An error that ends a run (a spent budget, an outage) passes through.
+A panel has `votes` slots for each judge. A model is asked at temperature 0 unless the job's `params` for it say
+otherwise, and then it repeats itself: so every slot shows the passages in an order and under a code of its own. The
+slots are asked one after another; voting stops once the result is certain. An unreadable reply and a refused request
+count as a vote for nothing; where the other votes decide nothing, a refusal fails the topic, which nobody has judged
+then. An error that ends a run (a spent budget, an outage) passes through.
 
 Promise: the same topic has the same questions, and only the replies decide. Passages are data: see
 prompts.untrusted_text. Price: at most `votes` calls a judge and question, half of that where the first votes agree.
@@ -40,6 +41,7 @@ from foil.prompts.judge_answers import (
 from foil.prompts.parse import StructuredReply
 from foil.prompts.passages.blocks import kind_of
 from foil.prompts.render import load
+from foil.prompts.sampling import judging
 from foil.prompts.untrusted_text import inert, nonce
 from foil.validators.judges.canaries import Canary, CanaryMonitor, CanarySettings, make_canary
 from foil.validators.judges.logprobs import probability_of_true
@@ -179,18 +181,35 @@ class JudgePanel(AskedJudges):
                 break
         return count
 
+    async def ask_once(
+        self,
+        template: str,
+        wanted: type[Judged],
+        chosen: Callable[[Judged], str],
+        intent: Intent,
+        order: Sequence[Passage],
+        *,
+        slot: VoteSlot,
+    ) -> Vote:
+        """A vote by any template and type of answer: `chosen` gives the id of the passage that an answer means, or
+        NONE, TIE or UNREADABLE."""
+
+        async def choice() -> str:
+            answer = await self._ask(self._prompt(template, intent, order, slot), wanted, role=slot.judge)
+            return chosen(self._explained(answer))
+
+        return await self._vote(slot, choice)
+
     async def choose_best(self, intent: Intent, passages: Sequence[Passage], slot: VoteSlot) -> Vote:
         """A question: which of up to len(LABELS) passages serves the intent best? Their order is the slot's own."""
         order = shuffle_passages(passages, self._topic.id, intent.id, str(slot.number))
         ids = dict(zip(LABELS, [passage.id for passage in order], strict=False))
 
-        async def choice() -> str:
-            prompt = self._prompt("judges/scenario", intent, order, slot)
-            wanted = ReasonedMostRelevant if self._settings.rationale else MostRelevant
-            answer = self._explained(await self._ask(prompt, wanted, role=slot.judge))
+        def chosen(answer: MostRelevant) -> str:
             return NONE if answer.most_relevant == "none" else ids.get(answer.most_relevant, UNREADABLE)
 
-        return await self._vote(slot, choice)
+        wanted = ReasonedMostRelevant if self._settings.rationale else MostRelevant
+        return await self.ask_once("judges/scenario", wanted, chosen, intent, order, slot=slot)
 
     async def compare_pair(self, intent: Intent, passages: Sequence[Passage], slot: VoteSlot) -> Vote:
         """A question: which of two passages alone is relevant? If swapping them changes the answer, the vote is a TIE.
@@ -208,12 +227,10 @@ class JudgePanel(AskedJudges):
         """A vote on two passages in this order alone: TIE where it names both, NONE where neither."""
         choices = {"A": order[0].id, "B": order[1].id, "both": TIE, "neither": NONE}
 
-        async def choice() -> str:
-            prompt = self._prompt("judges/polarity", intent, order, slot)
-            wanted = ReasonedRelevant if self._settings.rationale else Relevant
-            return choices[self._explained(await self._ask(prompt, wanted, role=slot.judge)).relevant]
-
-        return await self._vote(slot, choice)
+        wanted = ReasonedRelevant if self._settings.rationale else Relevant
+        return await self.ask_once(
+            "judges/polarity", wanted, lambda answer: choices[answer.relevant], intent, order, slot=slot
+        )
 
     async def rate_passage(
         self,
@@ -273,7 +290,7 @@ class JudgePanel(AskedJudges):
             rationale=self._settings.rationale,
             shown=[{"label": label, "text": text} for label, text in zip(LABELS, texts, strict=False)],
         )
-        return replace(prompt, params={"temperature": 0.0, **params})
+        return replace(judging(prompt), params=params)
 
 
 def _kind(passages: Sequence[Passage]) -> str:

@@ -7,6 +7,7 @@ from tempfile import mkdtemp
 
 from foil.datasets_out.commits.log import CommitLog
 from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.model_traits import ModelTraits
 from foil.engine.protocols import Model, Parts
 from foil.engine.requests import Reply
 from foil.engine.seeds.files.ledger import Ledger
@@ -86,6 +87,7 @@ class Script(Model):
     """A hosted model: answers from a script (the last answer again and again), keeps its requests."""
 
     name = "script"
+    traits = ModelTraits(samples=True)
 
     def __init__(self, *script: str | Exception, logprobs=None, cost_usd: float = 0.001) -> None:
         self.script, self.logprobs, self.cost_usd = list(script), logprobs, cost_usd

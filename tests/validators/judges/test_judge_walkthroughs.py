@@ -77,7 +77,7 @@ def test_a_strong_judge_keeps_a_good_topic(name, page, rationale):
     assert any(passage.role == "instruction_negative" for passage in topic.passages)
     reasons = [json.loads(verdict.evidence).get("reasons") for verdict in verdicts]
     assert all(reasons) is rationale
-    assert all(prompt.params["temperature"] == 0 for prompt in judge.prompts)
+    assert all(prompt.sampling["temperature"] == 0 for prompt in judge.prompts)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from foil.engine.errors import BudgetSpentError, ModelOutageError, RefusedRequestError
+from foil.engine.model_traits import ModelTraits
 from foil.prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
 from foil.prompts.render import load
 from foil.validators.judges.panel import shuffle_passages
@@ -139,6 +140,14 @@ def test_a_question_is_at_temperature_0_with_a_closed_answer(tmp_path):
         [(_, field)] = request.schema["properties"].items()
         assert field.get("type") == "boolean" or "enum" in json.dumps(field)
     assert {r.task for r in model.sent} == {"judges.scenario", "judges.relevance", "judges.polarity"}
+
+
+@pytest.mark.parametrize(("role", "asked"), [("judge", 0.6), ("writer", 0)])
+def test_a_judge_is_as_free_as_the_job_says_and_a_writer_that_judges_is_not_as_free_as_it_writes(tmp_path, role, asked):
+    model = Script(YES)
+    model.traits = ModelTraits({"temperature": 0.6}, samples=True)
+    judged(relevance(), ONE, tmp_path, **{role: model})
+    assert {request.params["temperature"] for request in model.sent} == {asked}
 
 
 def test_every_vote_sees_another_order_and_another_code(tmp_path):
