@@ -24,15 +24,15 @@ _FOLDER = Path(__file__).parent
 STATIC = _FOLDER / "static"
 MOST_CELL_CHARACTERS = 400
 _LONG_CELL = 40
-_SHARES = (
-    "_share",
-    "share_of_lost",
-    "share_of_item",
-    "share",
-    "agreed",
-    "distinct",
-    "distinct_trigrams",
-)
+_SHARE, _FINE = ".1%", ",.4f"
+NUMBER_FORMATS: dict[str, str] = {
+    **dict.fromkeys(("share", "share_of_lost", "share_of_item", "accepted_share", "relevant_share"), _SHARE),
+    **dict.fromkeys(("edited_share", "low_share", "high_share", "expected_share", "repeated_share"), _SHARE),
+    **dict.fromkeys(("agreed", "distinct", "distinct_trigrams"), _SHARE),
+    **dict.fromkeys(("cost_usd", "usd_per_accepted"), _FINE),
+    **dict.fromkeys(("kappa", "low", "high", "APS_by_words", "APS_by_meaning"), _FINE),
+}
+"""How the fractions of a column are written, by its whole name; of any other column with two digits."""
 
 
 @cache
@@ -91,7 +91,7 @@ def is_long(value: Any) -> bool:
 
 
 def cell(value: Any, column: str = "") -> str:
-    """A value as a table shows it: shares in per cent, dollars with four digits, other fractions with two."""
+    """A value as a table shows it; a fraction as NUMBER_FORMATS has its column."""
     if value is None or value == "":
         return "–"
     if isinstance(value, bool):
@@ -99,15 +99,9 @@ def cell(value: Any, column: str = "") -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        if column.endswith(_SHARES):
-            return f"{value:.1%}"
-        return f"{value:,.4f}" if _is_fine(column) else f"{value:,.2f}"
+        return format(value, NUMBER_FORMATS.get(column, ",.2f"))
     text = str(value)
     return text if len(text) <= MOST_CELL_CHARACTERS else f"{text[:MOST_CELL_CHARACTERS]}… ({len(text):,} characters)"
-
-
-def _is_fine(column: str) -> bool:
-    return "usd" in column or "APS" in column or column in {"kappa", "low", "high"}
 
 
 def _finalize(value: Any) -> Any:

@@ -21,7 +21,9 @@ FACET_COUNTS = " UNION ALL ".join(
 )
 FACET_SQL = f"SELECT * FROM ({FACET_COUNTS}) ORDER BY facet, topics DESC, value"
 
-_LIST = """
+
+def _list_sql(where: str, first: int) -> str:
+    return f"""
 WITH judged AS (
     SELECT partition, topic_id, bool_or(starts_with(validator, 'judge') AND (outcome <> 'pass' OR reason IN
            ('canary_wrong', 'order_decides', 'no_majority', 'unreadable_judge'))) AS objected
@@ -35,13 +37,16 @@ FROM topics t LEFT JOIN judged j USING (partition, topic_id) LEFT JOIN noted n U
 LEFT JOIN (SELECT partition, topic_id, min(validator) AS validator, min(evidence) AS evidence
            FROM rejects GROUP BY ALL) r
     USING (partition, topic_id)
-WHERE CONDITIONS
-ORDER BY flag <> '' DESC, objected DESC, t.partition, md5(t.topic_id) LIMIT LAST OFFSET FIRST
+WHERE {where}
+ORDER BY flag <> '' DESC, objected DESC, t.partition, md5(t.topic_id) LIMIT {PAGE_ROWS} OFFSET {first}
 """
-_WORD = """t.topic_id IN (
-    SELECT topic_id FROM topics WHERE contains(lower(query), WORD)
-    UNION ALL SELECT topic_id FROM intents WHERE contains(lower(instruction), WORD)
-    UNION ALL SELECT topic_id FROM passages WHERE contains(lower(text), WORD) OR contains(lower(title), WORD))"""
+
+
+def _has_word(word: str) -> str:
+    return f"""t.topic_id IN (
+    SELECT topic_id FROM topics WHERE contains(lower(query), {word})
+    UNION ALL SELECT topic_id FROM intents WHERE contains(lower(instruction), {word})
+    UNION ALL SELECT topic_id FROM passages WHERE contains(lower(text), {word}) OR contains(lower(title), {word}))"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +70,13 @@ class TopicSearch:
         """
         conditions = [f"t.{name} = {quoted(value)}" for name, value in self.chosen.items() if value]
         if having_words is None:
-            conditions += [_WORD.replace("WORD", quoted(word.lower())) for word in self.each_word]
+            conditions += [_has_word(quoted(word.lower())) for word in self.each_word]
         else:
             conditions.append(f"t.topic_id IN (SELECT unnest(string_split({quoted(' '.join(having_words))}, ' ')))")
         marks = {"judge": "j.objected", "note": "n.note IS NOT NULL", "flag": "n.flag <> ''"}
         conditions += [marks[self.mark]] if self.mark in marks else []
         where = " AND ".join(conditions) or "true"
-        first = (self.page - 1) * PAGE_ROWS
-        head, _, tail = _LIST.partition("CONDITIONS")
-        return head + where + tail.replace("LAST", str(PAGE_ROWS)).replace("FIRST", str(first))
+        return _list_sql(where, (self.page - 1) * PAGE_ROWS)
 
 
 def read_search(values: Mapping[str, str]) -> TopicSearch:

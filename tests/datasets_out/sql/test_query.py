@@ -13,6 +13,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -24,7 +25,7 @@ from foil.datasets_out.sql.audits import AUDITS, put_rows
 from foil.datasets_out.sql.output_formats import to_csv, to_json, write_parquet
 from foil.datasets_out.sql.query import run_sql
 from foil.datasets_out.sql.query_process import connect
-from foil.datasets_out.sql.scans import TRIPLETS, CountedTopics, StoredRows, TripletBatches
+from foil.datasets_out.sql.scans import TRIPLETS, CountedTopics, StoredRows, TripletBatches, may_name, one_topic
 from foil.datasets_out.sql.views import VIEWS, dataset, views_script
 from foil.engine.errors import CorruptDataError, NoRunError, UsageError
 from foil.engine.topic import Verdict
@@ -388,3 +389,43 @@ def test_results_that_do_not_read_stop_their_own_queries_alone(tmp_path, line):
     with pytest.raises(CorruptDataError, match=r"results\.jsonl does not hold rows of `foil evaluate`"):
         run_sql(folder, "FROM Evaluations")
     assert run_sql(folder, "FROM topics").num_rows > 0
+
+
+FILTERS = [
+    ("topic_id = 'aa'", "aa"),
+    ("topic_id = 'aa' AND seed_id = 's1'", "aa"),
+    ("topic_id = 'aa' OR topic_id = 'bb'", None),
+    ("NOT (topic_id = 'aa')", None),
+    ("topic_id <> 'aa'", None),
+    ("topic_id IN ('aa', 'bb')", None),
+    ("seed_id = '((topic_id == \"aa\"))'", None),
+    ("seed_id = 's1' AND topic_id = 'bb'", None),
+    ("topic_id = 'aa' AND seed_id <> ' or '", None),
+    ("topic_id >= 'aa' AND topic_id <= 'aa'", None),
+]
+
+
+@pytest.mark.parametrize(("condition", "only"), FILTERS)
+def test_a_filter_names_one_topic_only_where_no_other_can_pass_it(condition, only):
+    ids = ["aa", "bb", "cc"]
+    stored = pa.table({"topic_id": ids, "seed_id": ["s1", "s2", '((topic_id == "aa"))'], "query": ids})
+    seen = []
+    rows = StoredRows(lambda topic: seen.append(topic) or ds.dataset(stored), stored.schema)
+    with duckdb.connect() as connection:
+        connection.from_arrow(rows).create_view("topics")
+        found, wanted = (
+            connection.sql(f"SELECT topic_id FROM {table} WHERE {condition}").fetchall()
+            for table in ("topics", "stored")
+        )
+    assert found == wanted
+    assert set(seen) <= {only, None}
+
+
+def test_the_id_of_one_topic_and_the_columns_are_read_from_the_words_of_a_filter():
+    wanted = (pc.field("topic_id") == "0a1b") & (pc.field("seed_id") == "s")
+    assert (one_topic(wanted), one_topic(None)) == ("0a1b", None)
+    assert (may_name(wanted, ["seed_id"]), may_name(wanted, ["query"]), may_name(None, ["query"])) == (
+        True,
+        False,
+        False,
+    )
