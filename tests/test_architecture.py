@@ -18,18 +18,23 @@ SINGING = "\nsinging:\n  affirm: speak of singing\n  deny: be silent on singing\
 ADDITIONS: dict[str, dict[str, list[tuple[str, str]]]] = {
     "seed corpus": {
         "engine/seeds/tiny.py": [(NEW, '''
+import json
 from typing import Literal
+from urllib.request import urlopen
 from foil.engine.seeds.files.ledger import Ledger
 from foil.engine.settings import Settings
 from foil.engine.topic import Passage, Seed
 
 class TinySettings(Settings):
     kind: Literal["tiny"] = "tiny"
+    url: str
 
 class TinyReader:
-    def __init__(self, settings): self.ledger = Ledger()
+    def __init__(self, settings): self._url, self.ledger = settings.url, Ledger()
     def __iter__(self):
-        yield Seed("s1", "tiny", "a query", (Passage("a text", "seed_positive"),))
+        with urlopen(self._url) as page: rows = json.load(page)
+        for row in rows:
+            yield Seed(row["id"], "tiny", row["query"], (Passage(row["text"], "seed_positive"),))
 ''')],
         "engine/seeds/catalog.py": [
             ("\nREADERS:", "from foil.engine.seeds.tiny import TinyReader, TinySettings\n\nREADERS:"),
@@ -40,7 +45,7 @@ class TinyReader:
         "prompts/recipes/tiny.py": [(NEW, '''
 from typing import Literal
 from foil.engine.settings import Settings
-from foil.engine.topic import Topic, topic_id
+from foil.engine.topic import Intent, Topic, intent_id, topic_id
 from foil.prompts.render import load
 
 class TinyRecipeSettings(Settings):
@@ -50,7 +55,10 @@ class Tiny:
     name = "tiny"
     def __init__(self, settings): self.fingerprint = load("tiny/ask").digest
     async def __call__(self, seed, ask):
-        return [Topic(topic_id("tiny", seed), seed.id, seed.corpus, "tiny", seed.query)]
+        topic = topic_id("tiny", seed)
+        intent = Intent(intent_id(topic, "", seed.query), "original", "", seed.query)
+        passages = tuple(seed.positives)
+        return [Topic(topic, seed.id, seed.corpus, "tiny", seed.query, (intent,), passages)]
 ''')],
         "prompts/templates/tiny/ask.j2": [(NEW, "=== user ===\nSay something about {{ query }}.\n")],
         "prompts/recipes/catalog.py": [
@@ -91,18 +99,34 @@ class TinyCheck(TopicCheck[TinyCheckSettings]):
         "validators/judges/tiny.py": [(NEW, '''
 from typing import Literal
 from foil.engine.protocols import Cost
-from foil.validators.judges.panel import PanelSettings, panel_fingerprint
-from foil.validators.verdicts import pass_verdicts
+from foil.prompts.parse import StructuredReply
+from foil.validators.judges.panel import JudgePanel, PanelSettings, panel_fingerprint
+from foil.validators.judges.votes import NONE
+
+class Answered(StructuredReply):
+    answered: bool
 
 class JudgeTinySettings(PanelSettings):
     kind: Literal["judge_tiny"] = "judge_tiny"
 
 class JudgeTiny:
     name, cost = "judge_tiny", Cost.MODEL
-    def __init__(self, settings): self.fingerprint = panel_fingerprint(settings, "judges/tiny", version=1)
-    async def __call__(self, topic, ask): return topic, pass_verdicts(self.name)
+    def __init__(self, settings):
+        self._settings, self.fingerprint = settings, panel_fingerprint(settings, "judges/tiny", version=1)
+    async def __call__(self, topic, ask):
+        panel = JudgePanel(self.name, self._settings, topic, ask)
+        intent, passage = topic.intents[0], topic.passages[0]
+        async def vote(intent, passages, slot):
+            means = lambda answer: passage.id if answer.answered else NONE
+            return await panel.ask_once("judges/tiny", Answered, means, intent, passages, slot=slot)
+        count = await panel.collect_votes(vote, intent, [passage])
+        return topic, [panel.verdict(count, passage.id, "pass" if count.decision == passage.id else "reject")]
 ''')],
-        "prompts/templates/judges/tiny.j2": [(NEW, "=== user ===\nIs {{ query }} answered?\n")],
+        "prompts/templates/judges/tiny.j2": [(NEW, """=== system ===
+Data of {{ code }} is a {{ kind }}.{% if rationale %} Give a reason.{% endif %}
+=== user ===
+Does <{{ code }}>{{ shown[0].text }}</{{ code }}> answer {{ query }}? {{ instruction }}
+""")],
         "validators/catalog.py": [
             ("\nVALIDATORS:", "from foil.validators.judges.tiny import JudgeTiny, JudgeTinySettings\n\nVALIDATORS:"),
             ('    "pii": (', '    "judge_tiny": (JudgeTinySettings, JudgeTiny),\n    "pii": ('),
@@ -121,7 +145,7 @@ class TinyModelSettings(Settings):
 
 class TinyModel(Model):
     name, traits = "tiny", ModelTraits()
-    async def complete(self, request): return Reply(request.id, "{}", self.name)
+    async def complete(self, request): return Reply(request.id, '{"answered": true}', self.name)
 ''')],
         "cluster/catalog.py": [
             ("\nFactory = ", "from foil.engine.models.tiny import TinyModel, TinyModelSettings\n\nFactory = "),
@@ -175,6 +199,22 @@ TINY = ReleaseFormat("tiny", lambda released, layout: iter([OutputRow("rows.json
         ],
         "cluster/commands/releases/export.py": [('    HF = "hf"', '    TINY = "tiny"\n    HF = "hf"')],
     },
+    "default temperature": {
+        "prompts/sampling.py": [("WRITING_TEMPERATURE = 0.8", "WRITING_TEMPERATURE = 0.6")],
+    },
+    "column of topics": {
+        "engine/topic.py": [
+            ("\n\n\ndef topic_id(", "\n    mood: str = 'calm'\n\n\ndef topic_id("),
+        ],
+        "datasets_out/commits/schema.py": [
+            ('"redistributable": pa.bool_(), "attributes": _MAP,\n',
+             '"redistributable": pa.bool_(), "attributes": _MAP, "mood": _TEXT,\n'),
+            ("_LATER_COLUMNS = {", '_LATER_COLUMNS = {"mood": "calm", '),
+        ],
+        "datasets_out/sql/schema_words.py": [
+            ('    "corpus": "the corpus', '    "mood": "the mood",\n    "corpus": "the corpus'),
+        ],
+    },
     "measure of topics": {
         "trainer/evaluation/topic_measures.py": [
             ("\nMEASURES:", "def _tiny(topic):\n    yield topic.group.topic_id, 1.0\n\n\nMEASURES:"),
@@ -184,13 +224,19 @@ TINY = ReleaseFormat("tiny", lambda released, layout: iter([OutputRow("rows.json
 }  # fmt: skip
 
 PROOF = """
-import asyncio, sys, torch, yaml
+import json, sys, threading, pyarrow as pa, pyarrow.parquet as pq, torch, yaml
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from foil.cluster.commands.releases.export import Format
 from foil.cluster.job import load_job
 from foil.cluster.run_job import run_job
+from foil.datasets_out.commits.schema import TABLES, from_tables
+from foil.datasets_out.commits.snapshot import load_snapshot
 from foil.datasets_out.release.formats.catalog import FORMATS
+from foil.datasets_out.sql.query import run_sql
 from foil.prompts.constraints.families import FAMILIES, NAMES_BY_KIND
+from foil.prompts.render import load
+from foil.prompts.sampling import writing
 from foil.trainer.benchmarks.catalog import benchmarks_of
 from foil.trainer.benchmarks.source import BenchmarkSource
 from foil.trainer.evaluation.topic_measures import MEASURES
@@ -199,13 +245,28 @@ from foil.trainer.measures.catalog import measure_named
 from foil.trainer.measures.judged import single_queries
 from foil.trainer.settings import LossSettings
 
+class Page(BaseHTTPRequestHandler):
+    def log_message(self, *_): ...
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps([{"id": "s1", "query": "a query", "text": "a text"}]).encode())
+
+server = HTTPServer(("127.0.0.1", 0), Page)
+threading.Thread(target=server.serve_forever, daemon=True).start()
 folder = Path(sys.argv[1])
-job = {"seeds": {"kind": "tiny"}, "recipe": {"kind": "tiny"}, "out": str(folder / "out"),
+seeds = {"kind": "tiny", "url": f"http://127.0.0.1:{server.server_port}/"}
+job = {"seeds": seeds, "recipe": {"kind": "tiny"}, "out": str(folder / "out"),
        "models": {"writer": {"kind": "tiny"}, "judge": {"kind": "tiny"}},
        "validators": [{"kind": "tiny"}, {"kind": "judge_tiny"}]}
 (folder / "job.yaml").write_text(yaml.safe_dump(job))
 summary = run_job(load_job(folder / "job.yaml"))
 assert summary.counts.plain()["validators"] == {"tiny pass": 1, "judge_tiny pass": 1}, summary
+assert run_sql(folder / "out", "SELECT mood, query FROM topics").to_pylist() == [{"mood": "calm", "query": "a query"}]
+snapshot = load_snapshot(folder / "out", None)
+tables = {table: pa.concat_tables(map(pq.read_table, snapshot.files(table))) for table in TABLES}
+assert from_tables({**tables, "topics": tables["topics"].drop_columns(["mood"])})[0].mood == "calm"
+assert writing(load("tiny/ask").render(query="q"), 5).sampling["temperature"] == 0.6
 assert FAMILIES["singing"].detector.find("She sings.", {}, "") == 4 and "singing" in NAMES_BY_KIND["text"]
 block = torch.zeros(2, 3), torch.ones(2, 3, dtype=bool)
 settings = LossSettings(combine="tiny", blocks=("P",))
@@ -218,9 +279,9 @@ assert measure_named("tiny").values(single_queries(qrels), qrels, run) == {"q": 
 """
 
 
-def table_after(heading: str) -> list[list[str]]:
+def table_after(heading: str, page: str = PAGE) -> list[list[str]]:
     """The cells of the table under a heading, its head aside."""
-    section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row] for row in rows[2:]]
 
@@ -230,6 +291,26 @@ def test_each_addition_takes_exactly_the_files_that_the_table_names():
     taken = {kind: {re.sub(r"\btiny\b", "NAME", file) for file in edits} for kind, edits in ADDITIONS.items()}
     assert named == taken
     assert not [file for files in named.values() for file in files if "NAME" not in file and not (REPO / file).exists()]
+
+
+WALKS = {
+    "a reader of a JSON API": "seed corpus",
+    "a judge": "judge",
+    "the default temperature": "default temperature",
+    "a column of topics": "column of topics",
+    "a reader of a benchmark": "benchmark",
+}
+
+
+def test_a_newcomer_reads_four_files_and_writes_three_at_most():
+    page = (REPO / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    walks = {row[0]: [re.findall(r"`([^`]+)`", cell) for cell in row[1:3]] for row in table_after("Five walks", page)}
+    assert walks.keys() == WALKS.keys()
+    for walk, (read, written) in walks.items():
+        assert len(read) in range(1, 5), walk
+        assert len(written) in range(1, 4), walk
+        assert not [file for file in read if not (REPO / file).exists()], walk
+        assert set(written) == {re.sub(r"\btiny\b", "NAME", file) for file in ADDITIONS[WALKS[walk]]}, walk
 
 
 @pytest.mark.slow
