@@ -1,7 +1,8 @@
-"""Every error that Foil raises on purpose, and the exit code that `foil` ends with.
+"""The errors that `foil` ends with, and their exit codes.
 
     FoilError                      1   something that Foil knows how to say
       UsageError                   2   what the user gave is wrong: job file, option, path, SQL
+        MissingValueError          2   a template uses a value that its inputs lack
         SeedFormatError            2   a line of a corpus is not what its format says
         DifferentJobError          2   `out` holds the run of another job
         SeedsChangedError          2   the corpus is not the one that this run began with
@@ -9,6 +10,7 @@
         SqlRefusedError            2   a query that the curator's surface does not allow
       RunFailedError               3   the run ended, yet some seeds failed
       BudgetSpentError             4   the budget is used up; raise it and run again
+      BudgetLostError             14   the process that keeps the run's budget is gone
       JudgeUnreliableError         5   a judge fails its canaries
       CorruptDataError             6   bytes on disk are not the bytes that were committed
       QueryStoppedError            7   a query passed its time or memory limit
@@ -25,17 +27,25 @@
           DiscardedReplyError      9   the provider threw a reply away that did not fit its schema; another may fit
         ModelOutageError           9   no endpoint of a model has answered for too long; run again when it does
         RefusedRequestError        9   the model refuses this request for good (400-class)
+          FilteredRequestError     9   the provider's content filter does not let this prompt pass
         OversizeReplyError         9   a reply of more bytes than the model may send
-      UnreadableReplyError         9   a reply that does not parse, after its correction turns
-        CutReplyError              9   a reply that ended at its token limit
-        WithheldReplyError         9   a reply that the provider's content filter held back
+        CutPromptError             9   a reply to a prompt of which the server read a part
+        UnreadableReplyError       9   a reply that does not parse, after its correction turns
+          CutReplyError            9   a reply that ended at its token limit
+          WithheldReplyError       9   a reply that the provider's content filter held back
       TrainingDivergedError       10   a loss, a gradient or a weight became NaN or infinite; nothing of it is kept
       IncompleteRunError          11   what is committed is whole, and not all that was planned
       RunHeldError                12   another run holds this folder
       BreakerTrippedError         13   too many seeds failed, too few were accepted, or money went too fast
       ClusterUnreachableError     14   no Ray head answers at its address
       NotReadyError               15   `foil doctor`: something that a run needs is missing or refused
+      InterruptedRunError       128+   a signal asked the run to stop; its number is added
     Rejected                       -   not an error: a recipe's decision not to make a topic
+      FaultyReply                  -   a reply that its writer is asked to mend
+
+Five more say something to the module that raises them alone, and live there: `DrainedError` (engine/flow),
+`WorkerDiedError` (engine/runtime), `UnansweredError` (engine/planning), `EngineNotUpError` (engine/inference) and
+`FewAreStuckError` (engine/models).
 
 A message says what happened, the offending value, and what to do.
 """
@@ -43,6 +53,7 @@ A message says what happened, the offending value, and what to do.
 from __future__ import annotations
 
 import pickle
+import signal
 import traceback
 from typing import Any
 
@@ -90,6 +101,10 @@ class SeedsChangedError(UsageError):
 
     def __reduce__(self) -> tuple[type[SeedsChangedError], tuple[str]]:
         return type(self), (self.difference,)
+
+
+class MissingValueError(UsageError):
+    """A template uses a value that its inputs lack."""
 
 
 class NoRunError(UsageError):
@@ -165,6 +180,17 @@ class ClusterUnreachableError(FoilError):
     """No Ray head answers at the address that was given."""
 
     exit_code = 14
+
+
+class InterruptedRunError(FoilError):
+    """A signal asked the run to stop."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name}; run it again to go on")
+        self.signum, self.exit_code = signum, 128 + signum
+
+    def __reduce__(self) -> tuple[type[InterruptedRunError], tuple[int]]:
+        return type(self), (self.signum,)
 
 
 class NotReadyError(FoilError):

@@ -30,7 +30,7 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from foil.engine.errors import UsageError
+from foil.engine.errors import MissingValueError, UsageError
 from foil.engine.ids import canonical_json, sha256_hex
 from foil.engine.protocols import Prompt
 from foil.engine.requests import Message
@@ -216,10 +216,6 @@ class PromptTemplate:
         except (jinja2.TemplateError, TypeError, ValueError, RecursionError) as error:
             raise UsageError(f"template {self.name}: {error}; mend the template or its inputs") from error
         return "".join(pieces)
-
-
-class MissingValueError(UsageError):
-    """A template uses a value that its inputs lack."""
 
 
 @lru_cache(maxsize=64)

@@ -4,8 +4,9 @@ Six flat tables; every row carries the `topic_id` and the `partition` that it be
 
     topics  intents  passages  judgments  verdicts  calls
 
-Promise: `from_tables(to_tables(topics, p)) == topics`, order kept, and equal topics give equal tables. Whoever changes
-a column raises SCHEMA_VERSION (a test compares with a golden file).
+Promise: `from_tables(to_tables(topics, p)) == topics`, order kept, and equal topics give equal tables. A new column
+goes into _LATER_COLUMNS too, with what its absence in older files means. Whoever changes, renames or drops a column
+raises SCHEMA_VERSION (a test compares with a golden file).
 """
 
 import dataclasses
@@ -68,7 +69,7 @@ _CHILDREN: dict[str, type[Any]] = {
     "intents": Intent, "passages": Passage, "judgments": Judgment, "verdicts": Verdict, "calls": Call,
 }  # fmt: skip
 _LATER_COLUMNS = {"reused": False, "fault": "", "salvaged": "", "turn": ""}
-"""Columns that the first files of this schema lack, and what their absence means."""
+"""Columns added since the first files of this schema, and what their absence in a file means."""
 RECORD_IDS = (
     ("topic", "topics", "topic_id"),
     ("seed", "topics", "seed_id"),

@@ -13,6 +13,7 @@ from foil.datasets_out.commits.encoding import read_rows
 from foil.datasets_out.commits.entries import CommittedFile
 from foil.datasets_out.commits.log import FETCHES, CommitLog
 from foil.datasets_out.commits.versions import StoredFile
+from foil.engine.errors import CorruptDataError
 
 _AHEAD = 8
 """Partitions whose files are fetched while one is read."""
@@ -72,3 +73,13 @@ def _fetched(parts: tuple[TablePart, ...], files: Iterable[Future[Path]]) -> tup
 def _log_of(out: Path) -> CommitLog:
     """One log a run, for what it remembers of folders."""
     return CommitLog(out)
+
+
+def read_columns(part: TablePart, columns: Sequence[str], dictionaries: Sequence[str] = ()) -> pa.Table:
+    """Columns of a partition, each page checked; those in `dictionaries` encoded. Raises CorruptDataError."""
+    try:
+        return part.read(columns, checked=True, dictionaries=dictionaries)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptDataError(
+            f"{part.out / part.file.path}: {error}; `foil verify` names the damaged files"
+        ) from error

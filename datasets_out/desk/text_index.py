@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foil.datasets_out.commits.snapshot import Snapshot
-from foil.datasets_out.commits.stored_rows import TablePart
-from foil.datasets_out.diff.topic_digests import read_columns
+from foil.datasets_out.commits.stored_rows import TablePart, read_columns
 
 MOST_BYTES = 1 << 30
 """Texts that are held: those of some 300,000 topics."""

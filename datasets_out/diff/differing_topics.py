@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from foil.datasets_out.commits.entries import partition_of
 from foil.datasets_out.commits.schema import TABLES
 from foil.datasets_out.commits.snapshot import Snapshot
-from foil.datasets_out.commits.stored_rows import TablePart
-from foil.datasets_out.diff.topic_digests import Hashes, TopicDigests, digest_topics, holds, join_digests, read_columns
+from foil.datasets_out.commits.stored_rows import TablePart, read_columns
+from foil.datasets_out.diff.topic_digests import Hashes, TopicDigests, digest_topics, holds, join_digests
 
 PLACE = "place"
 """The column of `DifferingTopics.rows` that says which of the snapshot's partitions a row lies in, from 0."""

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot
+from foil.datasets_out.commits.stored_rows import read_columns
 from foil.datasets_out.diff.differing_topics import DifferingTopics, find_differing
-from foil.datasets_out.diff.topic_digests import read_columns
 
 Kind = Literal["seed", "topic", "outcome", "instruction", "judgment"]
 Change = Literal["only_in_a", "only_in_b", "changed"]

@@ -14,9 +14,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from foil.datasets_out.commits.stored_rows import TablePart
-from foil.engine.errors import CorruptDataError
-
 Hashes = NDArray[np.uint64]
 
 _DIGESTED = {
@@ -63,16 +60,6 @@ def join_digests(parts: Sequence[TopicDigests]) -> TopicDigests:
     names = [field.name for field in fields(TopicDigests)]
     none = np.empty(0, np.uint64)
     return TopicDigests(*(np.concatenate([none, *(getattr(part, name) for part in parts)]) for name in names))
-
-
-def read_columns(part: TablePart, columns: Sequence[str], dictionaries: Sequence[str] = ()) -> pa.Table:
-    """Columns of a partition, each page checked; those in `dictionaries` encoded. Raises CorruptDataError."""
-    try:
-        return part.read(columns, checked=True, dictionaries=dictionaries)
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptDataError(
-            f"{part.out / part.file.path}: {error}; `foil verify` names the damaged files"
-        ) from error
 
 
 def _sums(topics: Hashes, order: NDArray[np.int64], owners: Hashes, columns: Sequence[Hashes]) -> Hashes:

@@ -12,8 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from foil.datasets_out.training.training_view import SPLITS, Split, SplitSettings, passage_keys, text_key
+from foil.datasets_out.training.training_view import SPLITS, Split, SplitSettings, passage_keys
 from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.texts.text_keys import text_key
 from foil.engine.topic import Passage, Topic
 
 
@@ -123,7 +124,7 @@ class CandidatePool:
 
 def related_keys(passage: Passage) -> frozenset[int]:
     """Keys that two passages share if they are one text, one an edit of the other, edits or parts of one source."""
-    source = [text_key("source", passage.source_id)] if passage.source_id else []
+    source = [text_key(passage.source_id, "source")] if passage.source_id else []
     return frozenset((*_keys(passage), *source))
 
 
@@ -137,12 +138,12 @@ def _keys(passage: Passage) -> tuple[int, ...]:
 
 
 def _text_key(passage: Passage) -> int:
-    return text_key("passage", passage.text)
+    return text_key(passage.text, "passage")
 
 
 def _query_key(query: str) -> int:
-    return text_key("query", query)
+    return text_key(query, "query")
 
 
 def _seed_key(topic: Topic) -> int:
-    return text_key("seed", f"{topic.corpus}/{topic.seed_id}")
+    return text_key(f"{topic.corpus}/{topic.seed_id}", "seed")

@@ -16,7 +16,6 @@ Price: two passes over the texts at the start, 8 bytes a topic and about 100 byt
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from foil.datasets_out.commits.stored_rows import TablePart
 from foil.datasets_out.training.sources import TopicSource, digest_of
 from foil.engine.ids import DEV_SHARE, HELDOUT_SHARE, fraction_of, split_of
 from foil.engine.settings import Settings
+from foil.engine.texts.text_keys import text_key
 
 Split = Literal["heldout", "dev", "train"]
 SPLITS: tuple[Split, ...] = ("heldout", "dev", "train")
@@ -163,7 +163,7 @@ class TrainingView:
 
     def protects(self, split: Split, text: str) -> bool:
         """Whether a text is a query or a passage that this split must not hold."""
-        return not self._protected[split].isdisjoint((text_key("query", text), text_key("passage", text)))
+        return not self._protected[split].isdisjoint((text_key(text, "query"), text_key(text, "passage")))
 
     def licences(self) -> dict[str, int]:
         """Accepted topics by what their seeds say of rights, most frequent first."""
@@ -192,7 +192,7 @@ class TrainingView:
             name = self._split_of(group)
             if name != "train":
                 keys[name].update(*group.keys)
-                keys[name].update(text_key("query", query) for _, query in group.intents)
+                keys[name].update(text_key(query, "query") for _, query in group.intents)
         heldout, dev = frozenset(keys["heldout"]), frozenset(keys["dev"])
         return {"heldout": frozenset(), "dev": heldout, "train": heldout | dev}
 
@@ -208,7 +208,7 @@ class TrainingView:
         """The intents and the passages of a group that its split may hold."""
         protected = self._protected[split]
         passages = np.array([protected.isdisjoint(keys) for keys in group.keys], dtype=bool)
-        queries = np.array([text_key("query", query) not in protected for _, query in group.intents], dtype=bool)
+        queries = np.array([text_key(query, "query") not in protected for _, query in group.intents], dtype=bool)
         return queries & ~(group.relevance[:, ~passages] > 0).any(1), passages
 
 
@@ -228,13 +228,6 @@ def _rights(licence: str, redistributable: bool) -> str:
 
 def _select(items: Sequence[Item], keep: NDArray[np.bool_]) -> tuple[Item, ...]:
     return tuple(item for item, kept in zip(items, keep, strict=True) if kept)
-
-
-def text_key(kind: str, text: str) -> int:
-    """64 bits of a kind and a text, the same for texts that differ in blanks or case only."""
-    normal = " ".join(text.split()).casefold()
-    raw = hashlib.blake2b(f"{kind}\x1f{normal}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(raw, "big", signed=True)
 
 
 @lru_cache(maxsize=CACHED_PARTITIONS)
@@ -277,4 +270,4 @@ def _group(topic: Row, intents: list[Row], passages: list[Row], judgments: list[
 
 def passage_keys(text: str, passage_id: str, edited_from: str) -> tuple[int, ...]:
     """What must stay on one side of a split: hashes of the passage's text, its id, its parent's id where it has one."""
-    return (text_key("passage", text), *(text_key("id", name) for name in (passage_id, edited_from) if name))
+    return (text_key(text, "passage"), *(text_key(name, "id") for name in (passage_id, edited_from) if name))

@@ -133,14 +133,14 @@ class EngineCrew:
         """Starts what is to be started, and waits a moment for an engine that ends."""
         for place in self._places:
             if place.watch is None and not place.given_up and time.monotonic() >= place.start_at:
-                self._hire(place)
+                self._start_engine(place)
             elif place.watch is not None and time.monotonic() >= place.look_at:
                 self._look_for_room(place)
         watched = {place.watch: place for place in self._places if place.watch is not None}
         if watched:
             ended, _ = ray.wait(list(watched), timeout=_LOOK_S)
             for watch in ended:
-                self._bury(watched[watch])
+                self._note_end(watched[watch])
 
     def _look_for_room(self, place: _EnginePlace) -> None:
         """Says once that an engine has no room yet. One that waits in a group that is lost would wait for good."""
@@ -153,7 +153,7 @@ class EngineCrew:
         if _is_lost(place):
             ray.kill(place.actor, no_restart=True)
 
-    def _hire(self, place: _EnginePlace) -> None:
+    def _start_engine(self, place: _EnginePlace) -> None:
         place.since = time.monotonic()
         place.look_at = place.since + _ROOM_S
         _hold_room(place)
@@ -174,7 +174,7 @@ class EngineCrew:
             return
         place.placed, place.watch = place.actor.placed.remote(), place.actor.stay.remote()
 
-    def _bury(self, place: _EnginePlace) -> None:
+    def _note_end(self, place: _EnginePlace) -> None:
         """Notes why an engine ended. One whose first start failed stays, to tell the workers so."""
         try:
             ray.get(place.watch)

@@ -199,7 +199,7 @@ class SeedProcess:
             try:
                 return self._pipe.recv()
             except (EOFError, OSError):
-                self._bury()
+                self._clear_dead_process()
 
     def _note(self, partition: StoredPartition) -> None:
         self._given.add(partition.index)
@@ -221,7 +221,7 @@ class SeedProcess:
         atexit.register(self._process.kill)
         child_end.close()
 
-    def _bury(self) -> None:
+    def _clear_dead_process(self) -> None:
         """Makes room for another process. Raises FoilError after too many deaths without a partition between."""
         with self._starting:
             process, self._process = self._process, None

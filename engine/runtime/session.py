@@ -24,6 +24,7 @@ from foil.engine.errors import (
     CommitError,
     CorruptDataError,
     FoilError,
+    InterruptedRunError,
     JournalError,
     MovedFolderError,
     RunFailedError,
@@ -80,14 +81,6 @@ class StartWorkerWithin(Protocol):
     def __call__(
         self, budget: Budget, epoch: int, *, apart: bool, on_placed: Callable[[], None]
     ) -> Awaitable[Worker]: ...
-
-
-class InterruptedRunError(FoilError):
-    """A signal asked the run to stop."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name}; run it again to go on")
-        self.exit_code = 128 + signum
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +253,7 @@ class _Session:
         """The plan is the last thing put: with it, the next session knows that there is nothing to do."""
         if (plan := self._queue.plan()) is not None:
             self._plan = plan
-            crash_point("conduct.planned")
+            crash_point("session.planned")
             self._parts.store.put_plan(plan)
             if self.complete():
                 check_conservation(int(plan["seeds"]), self._counts())

@@ -1,6 +1,6 @@
 """Partitions to workers, whatever a worker is: this process, a child process, a Ray actor.
 
-    places: one for each wanted worker; it is hired in the background, and again when it dies
+    places: one for each wanted worker; it is started in the background, and again when it dies
     queue: lowest partition first -> a worker that is up: start, make -> (in order, under `accept`) commit
               ^                          | it dies
               +---- at once, or after ---+---> its suspects in groups, many at a time, in workers apart
@@ -246,17 +246,17 @@ class Supervisor:
             self._queue.stop(error)
 
     async def _keep_filled(self, slot: WorkerSlot) -> None:
-        """Hires for this place, feeds whom it got, and hires again, until the queue is over."""
+        """Starts a worker for this place, feeds it, and starts another when it dies, until the queue is over."""
         while not self._queue.over.is_set():
-            worker = await self._hire(slot)
-            slot.work = asyncio.create_task(self._employ(slot, worker))
+            worker = await self._start_worker(slot)
+            slot.work = asyncio.create_task(self._feed_and_watch(slot, worker))
             try:
                 await slot.work
             except WorkerDiedError as death:
                 LOG.warning("a worker is gone: %s", death)
-                await self._bury(slot, death)
+                await self._empty_place(slot, death)
 
-    async def _hire(self, slot: WorkerSlot) -> Worker:
+    async def _start_worker(self, slot: WorkerSlot) -> Worker:
         attempt = 0
         while True:
             try:
@@ -283,7 +283,7 @@ class Supervisor:
                 f"no worker came up: {sum(tried)} died while they started; look into their messages, and their memory"
             )
 
-    async def _employ(self, slot: WorkerSlot, worker: Worker) -> None:
+    async def _feed_and_watch(self, slot: WorkerSlot, worker: Worker) -> None:
         """Feeds a worker until the queue is over. Raises WorkerDiedError as soon as the worker is known to be gone."""
         watch = asyncio.create_task(self._watch(slot, worker))
         feed = asyncio.create_task(self._feed(slot, worker))
@@ -376,7 +376,7 @@ class Supervisor:
 
     # Deaths
 
-    async def _bury(self, slot: WorkerSlot, death: WorkerDiedError) -> None:
+    async def _empty_place(self, slot: WorkerSlot, death: WorkerDiedError) -> None:
         """Empties the place of a dead worker; what it had goes back, in the background where seeds are to be tried."""
         self._lost += 1
         partitions, slot.open, writer = list(slot.open.values()), {}, slot.report.writer
@@ -438,7 +438,7 @@ class Supervisor:
     ) -> tuple[WorkerDiedError | None, float]:
         """How a worker apart ended over these seeds, None if it did not, and after how many seconds."""
         async with self._worker_apart() as slot:
-            worker = slot.worker or await self._hire(slot)
+            worker = slot.worker or await self._start_worker(slot)
             started = _now()
             try:
                 await worker.try_seeds(partition, seeds)

@@ -4,8 +4,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
+from foil.engine.texts.words import word_set
 from foil.prompts.constraints.detectors import Attributes, Detector, by_attribute, by_occurrences, by_patterns
-from foil.prompts.constraints.phrases import word_set
 from foil.prompts.constraints.source_code import GRAMMARS, SourceFacts, facts_of, facts_of_examples, language_of
 from foil.prompts.constraints.wordings import WORDINGS
 

@@ -21,12 +21,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Literal, get_args
 
+from foil.engine.texts.sentences import SENTENCE_END
+from foil.engine.texts.words import word_set
 from foil.engine.topic import Intent, Passage
 from foil.prompts.constraints.code_detectors import count_code_lines
 from foil.prompts.constraints.constraint import Constraint
 from foil.prompts.constraints.detectors import fold_text
 from foil.prompts.constraints.families import FAMILIES
-from foil.prompts.constraints.phrases import word_set
 from foil.prompts.languages import identify
 
 Dimension = Literal["audience", "keyword", "format", "language", "length", "source"]
@@ -100,7 +101,6 @@ _NAMES: Mapping[tuple[str, str], tuple[str, str]] = {
 """What people call a condition, and beginnings of the words of which a sentence about it has one."""
 
 _TOKEN = re.compile(r"[぀-ヿ㐀-鿿]|[^\s぀-ヿ㐀-鿿]+")
-_END = re.compile(r"[.!?][\"')\]”]*\s+(?=[\"'(\[“]?[A-Z])|\s\.\s+(?=\w)|[。！？](?=\s*\S)")
 _ABBREVIATION = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|vs|No|Fig|Eq|cf|etc|al|e\.g|i\.e|U\.S|[A-Z])$")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _QUESTION = re.compile(r"^(?:#{1,4} |\*\*)?Question\b", re.MULTILINE)
@@ -232,7 +232,7 @@ def says_prose(code: str) -> bool:
 
 
 def _is_one_sentence(text: str) -> bool:
-    return all(_ABBREVIATION.search(text[max(0, end.start() - 8) : end.start()]) for end in _END.finditer(text))
+    return all(_ABBREVIATION.search(text[max(0, end.start() - 8) : end.start()]) for end in SENTENCE_END.finditer(text))
 
 
 def _is_within(count: int, bounds: tuple[int, int]) -> bool:

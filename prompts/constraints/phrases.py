@@ -8,11 +8,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-
-def word_set(block: str) -> frozenset[str]:
-    """The set of words in a block of text."""
-    return frozenset(block.split())
-
+from foil.engine.texts.words import word_set
 
 COMMON_WORDS = word_set(
     """

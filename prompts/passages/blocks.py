@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from foil.engine.texts.sentences import PROSE_END
 from foil.engine.topic import Passage
 from foil.prompts.constraints.code_detectors import count_code_lines
 from foil.prompts.constraints.families import FAMILIES, Kind
@@ -108,7 +109,6 @@ class SourcePassage:
         return " | ".join([self.passage.title, *(f"{k}: {v}" for k, v in values.items() if v)])
 
 
-_SENTENCE_END = re.compile(r"[.!?][\"')\]”]*(\s+)(?=[A-Z0-9\"'(\[“•])|(?<=\s)\.(\s+)(?=\w)")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Mt|Ft|Adm|Gen|Col|Capt|Sgt|Lt|Maj|Prof|Rev|Hon|Sen|Rep|Gov|Pres|Jr|Sr|Ave|Blvd|Rd|Hwy|vs|"
     r"No|Nos|Vol|Fig|Figs|Eq|Sec|Ch|Art|pp|Inc|Corp|Ltd|Bros|Dept|Univ|Co|approx|etc|al|e\.g|i\.e|cf|U\.S|Jan|Feb|Mar|Apr|"
@@ -132,7 +132,7 @@ def _sentences(text: str) -> list[tuple[str, str]]:
     """(gap before, sentence); a very short sentence goes with the next one."""
     pieces: list[tuple[str, str]] = []
     start, gap = 0, ""
-    for end in _SENTENCE_END.finditer(text):
+    for end in PROSE_END.finditer(text):
         group = end.lastindex or 1
         if end.start(group) - start < 25 or _ABBREVIATION.search(text[max(start, end.start() - 7) : end.start()]):
             continue

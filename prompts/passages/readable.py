@@ -9,11 +9,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from foil.engine.texts.sentences import SENTENCE_GAP
 from foil.engine.topic import Passage
 from foil.prompts.constraints.families import Kind
 from foil.prompts.passages.blocks import kind_of
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _CUT = re.compile(
     r"(?:\.\.\.|\u2026|\b(?:the|a|an|of|and|or|to|in|for|with|by|is|are|was|that|which|from|as|at|on))$", re.IGNORECASE
 )
@@ -83,7 +83,7 @@ def _is_noise(text: str) -> bool:
 def _repeats(text: str) -> bool:
     if any(text.count(words) > 1 for words in _RESUMED.findall(text[:_LOOKED_AT])):
         return True
-    sentences = (tuple(_WORDS.findall(sentence.lower())) for sentence in _SENTENCE_END.split(text))
+    sentences = (tuple(_WORDS.findall(sentence.lower())) for sentence in SENTENCE_GAP.split(text))
     counts = Counter(words for words in sentences if len(words) >= _LONG)
     return any(count > 1 for count in counts.values())
 

@@ -4,20 +4,19 @@ Nothing here decides whether a passage answers: a model reads it, and judges do.
 used last, and the topic is marked `unreadable`.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from foil.engine.errors import Rejected
 from foil.engine.ids import sha256_hex
+from foil.engine.texts.sentences import CUTTING_PLACE
 from foil.engine.topic import Passage, Seed
 from foil.prompts.constraints.families import Kind
 from foil.prompts.passages.blocks import kind_of
 from foil.prompts.passages.readable import flaw_of
 from foil.prompts.untrusted_text import nonce
 
-_SENTENCE_END = re.compile(r"[.!?][\"'”)]?\s+|\n\n+")
 _NOUNS: dict[str, str] = {"code": "program", "mathematics": "worked solution"}
 
 
@@ -96,7 +95,7 @@ def cut_passage(passage: Passage, characters: int) -> Passage:
     """The passage, cut at the end of a sentence where it is longer."""
     if len(passage.text) <= characters:
         return passage
-    ends = [match.end() for match in _SENTENCE_END.finditer(passage.text, 0, characters)]
+    ends = [match.end() for match in CUTTING_PLACE.finditer(passage.text, 0, characters)]
     text = passage.text[: ends[-1] if ends else characters].rstrip()
     return Passage(
         text,

@@ -9,7 +9,6 @@ contrasted too (`LossSettings.instructions`). Then every own query is paired wit
 whichever worker holds it, and a block is the same for any number of workers.
 """
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from foil.datasets_out.training.training_view import TopicGroup
+from foil.engine.texts.text_keys import text_key
 from foil.trainer.settings import Block, LossSettings
 from foil.trainer.text_templates import QueryPair, TextForms
 
@@ -61,13 +61,6 @@ class BlockNegatives:
     mask: Bools
 
 
-def key_of(text: str) -> int:
-    """The same for texts that differ in blanks or case only; 0 for the empty text."""
-    normalised = " ".join(text.split()).casefold()
-    digest = hashlib.blake2b(normalised.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True) if normalised else 0
-
-
 def trim_group(group: TopicGroup, distractors: int, other_queries: bool, bare_queries: bool = True) -> TopicGroup:
     """A topic with at most `distractors` passages that no intent wants.
 
@@ -106,7 +99,7 @@ def collate(
     formed = iter(forms.format_passages([passage for group in groups for passage in group.passages]))
     for group in groups:
         texts = list(islice(formed, len(group.passages)))
-        columns = [key_of(text) for text in texts]
+        columns = [text_key(text) for text in texts]
         rows = [_pair_key(intent) for intent in group.intents]
         for key, text in zip(columns, texts, strict=True):
             passages.setdefault(key, text)
@@ -136,7 +129,7 @@ def _table(rows: Sequence[tuple[int, ...]], width: int) -> Ints:
 
 def _relevant_to_first_intent(group: TopicGroup, forms: TextForms) -> list[tuple[int, int, int]]:
     passages = [group.passages[column] for column in np.flatnonzero(group.relevance[0] > 0)]
-    return [(*_pair_key(group.intents[0]), key_of(text)) for text in forms.format_passages(passages)]
+    return [(*_pair_key(group.intents[0]), text_key(text)) for text in forms.format_passages(passages)]
 
 
 def make_contrast_pairs(
@@ -261,7 +254,7 @@ def _class_ids(keys: Ints) -> Ints:
 
 
 def _pair_key(intent: QueryPair) -> tuple[int, int]:
-    return key_of(intent[0]), key_of(intent[1])
+    return text_key(intent[0]), text_key(intent[1])
 
 
 def _distinct_pairs(groups: Sequence[TopicGroup]) -> list[QueryPair]:
@@ -271,7 +264,7 @@ def _distinct_pairs(groups: Sequence[TopicGroup]) -> list[QueryPair]:
 def _sample(items: list[str], text: str, count: int | None, step: int) -> list[str]:
     if count is None or count >= len(items):
         return items
-    generator = np.random.default_rng([step, key_of(text) % 2**63])
+    generator = np.random.default_rng([step, text_key(text) % 2**63])
     return [items[index] for index in np.sort(generator.choice(len(items), count, replace=False))]
 
 

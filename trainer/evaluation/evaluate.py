@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from foil.datasets_out.training.training_view import TopicGroup
 from foil.engine.errors import TrainingDivergedError
+from foil.engine.texts.text_keys import text_key
 from foil.trainer.benchmarks.readers.rank_llm import read_hits
-from foil.trainer.data.collate import key_of
 from foil.trainer.evaluation.topic_measures import MEASURES, Floats, TopicScores
 from foil.trainer.measures.judged import single_queries
 from foil.trainer.measures.ranking.ndcg import NDCG
@@ -65,14 +65,14 @@ def evaluate(
     """
     template = encoder.template
     encoded = [group.intents for group in groups] if pairs is None else pairs
-    pool = {key_of(body): body for group in groups for body in _bodies(group, template)}
+    pool = {text_key(body): body for group in groups for body in _bodies(group, template)}
     columns = {key: column for column, key in enumerate(sorted(pool, reverse=True))}
     texts = [pool[key] for key in columns]
     vectors = _Vectors(encoder, texts, [pair for of_group in encoded for pair in of_group])
     passages = vectors.of_passages(texts)
     scores: Scores = defaultdict(dict)
     for group, intents in zip(groups, encoded, strict=True):
-        own = np.array([columns[key_of(body)] for body in _bodies(group, template)])
+        own = np.array([columns[text_key(body)] for body in _bodies(group, template)])
         matrix = vectors.of_pairs(intents) @ passages.T
         topic = TopicScores(group, matrix[:, own], ranks_of(matrix, own), settings.cutoff)
         for measure, values_of in MEASURES.items():

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from foil.datasets_out.training.training_view import TopicGroup
-from foil.trainer.data.collate import key_of
+from foil.engine.texts.text_keys import text_key
 from foil.trainer.evaluation.evaluate import Scores, finite, means, ranks_of
 from foil.trainer.evaluation.topic_measures import MEASURES, Floats, TopicScores
 from foil.trainer.model.encoder import Encoder
@@ -37,10 +37,10 @@ def evaluate_lists(table: ScoreTable, template: TextTemplate, groups: Sequence[T
     texts = [list(dict.fromkeys(texts_of(group, template))) for group in groups]
     for number, group in enumerate(groups):
         near = [texts[(number + step) % len(groups)] for step in range(min(OTHER_TOPICS + 1, len(groups)))]
-        pool = {key_of(text): text for passages in near for text in passages}
+        pool = {text_key(text): text for passages in near for text in passages}
         columns = {key: column for column, key in enumerate(sorted(pool, reverse=True))}
         matrix = finite(table(group.intents, [pool[key] for key in columns]))
-        own = np.array([columns[key_of(text)] for text in texts_of(group, template)])
+        own = np.array([columns[text_key(text)] for text in texts_of(group, template)])
         topic = TopicScores(group, matrix[:, own], ranks_of(matrix, own), cutoff)
         for measure, values_of in MEASURES.items():
             scores[measure].update(values_of(topic))

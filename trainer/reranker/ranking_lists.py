@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foil.datasets_out.training.training_view import TopicGroup
-from foil.trainer.data.collate import key_of
+from foil.engine.texts.text_keys import text_key
 from foil.trainer.reranker.pair_scorer import TextPair
 from foil.trainer.text_templates import TextForms
 
@@ -37,8 +37,8 @@ class RankingList:
 def make_lists(groups: Sequence[TopicGroup], forms: TextForms, other_passages: int, seed: int) -> list[RankingList]:
     """The lists of all intents of these topics that have something to order; equal arguments give equal lists."""
     generator = np.random.default_rng(seed)
-    texts = [{key_of(text): text for text in texts_of(group, forms)} for group in groups]
-    queries = [{key_of(query) for _, query in group.intents} for group in groups]
+    texts = [{text_key(text): text for text in texts_of(group, forms)} for group in groups]
+    queries = [{text_key(query) for _, query in group.intents} for group in groups]
     found = []
     for number, group in enumerate(groups):
         others: dict[int, str] = {}

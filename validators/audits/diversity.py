@@ -21,10 +21,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from foil.engine.texts.sentences import SENTENCE_GAP
 from foil.engine.topic import Topic
 
 MOST_TOPICS = 2000
-_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _WORD = re.compile(r"\w+")
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 
@@ -53,14 +53,14 @@ def diversity(topics: Iterable[Topic], embed: Embed | None = None) -> Diversity 
     count = 0
     for topic in topics:
         own = list(dict.fromkeys(intent.instruction for intent in topic.intents if intent.instruction))
-        topics_of.update({sentence for text in own for sentence in _SENTENCE.split(text)})
+        topics_of.update({sentence for text in own for sentence in SENTENCE_GAP.split(text)})
         texts += own
         count += bool(own)
         if count == MOST_TOPICS:
             break
     if not texts:
         return None
-    sentences = [sentence for text in texts for sentence in _SENTENCE.split(text)]
+    sentences = [sentence for text in texts for sentence in SENTENCE_GAP.split(text)]
     words = [_WORD.findall(text.lower()) for text in texts]
     trigrams = [trigram for own in words for trigram in zip(own, own[1:], own[2:], strict=False)]
     commonest, times = topics_of.most_common(1)[0]

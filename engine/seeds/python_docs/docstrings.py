@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
+from foil.engine.texts.sentences import DOCSTRING_END
+
 _DROPPED_SECTION = re.compile(
     "see also|references|bibliography|methods|authors?|copyright|license|todo|history|contents|links?|credits|index",
     re.IGNORECASE,
@@ -83,7 +85,6 @@ _REMARK = re.compile(r"\s*\(functional\s+name:[^)]*\)|^[ \t]*\$\{\w+\}$", re.MUL
 """Torch's second name of a data pipe, in the middle of a sentence, and numpy's place for a parameter."""
 _DOCTEST_FLAG = re.compile(r"\s*# ?(doctest|xdoctest)\s*:.*$")
 _SIGNATURE = re.compile(r"^[\w.]+\s?\([^()]*(?:\([^()]*\)[^()]*)*\)\s*(?:->\s*[^.]{1,100})?$")
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[A-Z\"'(\[`*]|[a-z_]+[.(_])")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|vs|cf|etc|resp|approx|incl|w\.r\.t|a\.k\.a|Eq|Eqs|Fig|Ref|Sec|No|al|[A-Z]))\.$"
 )
@@ -133,7 +134,7 @@ def parse_docstring(text: str) -> Docstring:
 def split_sentences(text: str) -> list[str]:
     """The sentences of one paragraph, each a substring of it; no cut after an abbreviation or an initial."""
     sentences, start = [], 0
-    for end in _SENTENCE_END.finditer(text):
+    for end in DOCSTRING_END.finditer(text):
         if not _ABBREVIATION.search(text, start, end.start()):
             sentences.append(text[start : end.start()].strip() + text[end.start() : end.end()].rstrip())
             start = end.end()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from foil.engine.seeds.python_docs.attached_docs import doc_fragments
-from foil.engine.seeds.python_docs.words import word_set
+from foil.engine.texts.words import word_set
 
 STDLIB = "stdlib"
 

@@ -9,7 +9,8 @@ kind has its wordings; a hash of the object's name selects one. The question nev
 import re
 
 from foil.engine.ids import fraction_of
-from foil.engine.seeds.python_docs.words import agree, word_set
+from foil.engine.seeds.python_docs.words import agree
+from foil.engine.texts.words import word_set
 
 _VERBS = word_set(
     """accumulate acquire activate add adjust advance aggregate align allocate allow alter append apply approximate

@@ -35,8 +35,9 @@ from foil.engine.seeds.python_docs.objects import PythonObject, read_objects
 from foil.engine.seeds.python_docs.parsed_module import STDLIB
 from foil.engine.seeds.python_docs.questions import as_order, question_of
 from foil.engine.seeds.python_docs.same_things import MAX_SAME_THINGS, DocumentedObject, Kin, ObjectIndex
-from foil.engine.seeds.python_docs.words import content_words, specific_words, split_words, word_set
+from foil.engine.seeds.python_docs.words import content_words, specific_words, split_words
 from foil.engine.settings import Settings
+from foil.engine.texts.words import word_set
 from foil.engine.topic import Passage, Seed
 
 _LOG = logging.getLogger(__name__)

@@ -34,8 +34,8 @@ from foil.engine.seeds.python_docs.words import (
     specific_words,
     split_words,
     word_order,
-    word_set,
 )
+from foil.engine.texts.words import word_set
 from foil.engine.topic import Passage
 
 SAME_FUNCTION, SAME_METHOD, SAME_ARRAY_FUNCTION = 0.5, 0.75, 0.21

@@ -2,12 +2,9 @@
 
 import re
 
+from foil.engine.texts.words import word_set
+
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*|\d+")
-
-
-def word_set(text: str) -> frozenset[str]:
-    """The words of a list that is separated by white space."""
-    return frozenset(text.split())
 
 
 _STOP_WORDS = word_set(

@@ -19,7 +19,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from foil.engine.errors import Rejected, UsageError
+from foil.engine.errors import MissingValueError, Rejected, UsageError
 from foil.engine.ids import canonical_json
 from foil.engine.protocols import Ask
 from foil.engine.topic import Intent, Passage, Seed, Topic, topic_id
@@ -36,7 +36,7 @@ from foil.prompts.recipes.custom.specs import (
     TopicSpec,
     template_of,
 )
-from foil.prompts.render import MissingValueError, recipe_fingerprint
+from foil.prompts.render import recipe_fingerprint
 from foil.prompts.untrusted_text import nonce, reply_as_meant
 
 VERSION = "4"

@@ -85,7 +85,7 @@ def test_smaller_limits_and_other_settings_are_refused_key_by_key(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", ["put.staged:2", "put.linked:2", "put.durable:2", "conduct.planned", "flow.made"])
+@pytest.mark.parametrize("point", ["put.staged:2", "put.linked:2", "put.durable:2", "session.planned", "flow.made"])
 def test_a_kill_at_any_point_of_growing_loses_nothing(tmp_path, point):
     job, out, whole = write_job(tmp_path, 40), tmp_path / "out", tmp_path / "whole"
     assert run(job, out, seeds=15).returncode == 0

@@ -15,9 +15,8 @@ from foil.cluster.commands.app import app
 from foil.cluster.endings import run_command
 from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted, take_snapshot
-from foil.datasets_out.commits.stored_rows import TablePart
+from foil.datasets_out.commits.stored_rows import TablePart, read_columns
 from foil.datasets_out.diff.run_diff import CHANGES, DIFFERENCES, KINDS, RunDiff, diff_runs
-from foil.datasets_out.diff.topic_digests import read_columns
 from foil.engine.errors import CorruptDataError
 from foil.engine.topic import Intent, Judgment, Topic, intent_id
 from tests.support.fuzzing import fuzzed

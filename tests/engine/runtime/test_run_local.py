@@ -46,7 +46,7 @@ from tests.support.small_parts import (
 MAIN = "tests.support.small_run"
 POINTS = (
     "journal.asked", "ask.answered", "journal.written", "journal.synced", "flow.made", "flow.committed",
-    "conduct.planned", "commit.encoded", "put.staged", "put.linked", "commit.placed", "commit.entered",
+    "session.planned", "commit.encoded", "put.staged", "put.linked", "commit.placed", "commit.entered",
 )  # fmt: skip
 
 

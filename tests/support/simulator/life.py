@@ -32,7 +32,7 @@ POINTS = (
     "journal.asked", "ask.answered", "journal.written", "journal.synced", "journal.carried", "journal.begun",
     "journal.indexed", "journal.closed",
     "flow.made", "flow.committed",
-    "conduct.planned", "commit.encoded", "put.staged", "put.linked", "commit.placed", "commit.entered", "commit.swept",
+    "session.planned", "commit.encoded", "put.staged", "put.linked", "commit.placed", "commit.entered", "commit.swept",
 )  # fmt: skip
 
 _SHORT_WRITE_OF_THE_JOURNAL = 0.15

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foil.datasets_out.training.training_view import TopicGroup
+from foil.engine.texts.text_keys import text_key
 from foil.trainer.data.collate import (
     BatchKeys,
     collate,
     find_negatives,
-    key_of,
     make_contrast_pairs,
     reduce_to_plain,
     trim_group,
@@ -243,7 +243,7 @@ def test_a_bare_query_never_pushes_away_what_any_instruction_on_it_wants():
     groups = [dual("q", 0), dual("Q ", 1, bare=False), dual("other", 2)]
     batch = collate(groups, TEMPLATE)
     masks = masks_of(batch.anchors, batch.keys)
-    bare = np.flatnonzero((batch.keys.pairs[batch.anchors[:, 0], :2] == (0, key_of("q"))).all(1))
+    bare = np.flatnonzero((batch.keys.pairs[batch.anchors[:, 0], :2] == (0, text_key("q"))).all(1))
     assert len(bare) == 2
     allowed = {batch.passages[column] for column in np.flatnonzero(masks["P"][bare].any(0))}
     assert allowed == {"a2", "b2"}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foil.engine.errors import UsageError
+from foil.engine.texts.sentences import SENTENCE_GAP
 
 Check = Callable[..., bool]
 """(response, **arguments of the instruction) -> whether the response follows it."""
@@ -120,7 +121,7 @@ CHECKS: Mapping[str, Check] = {
         len(_inner_parts(text, "***") or ()) == num_paragraphs
     ),
     "length_constraints:number_sentences": lambda text, num_sentences, relation: _compared(
-        len([each for each in re.split(r"(?<=[.!?])\s+", text.strip()) if each]), relation, num_sentences
+        len([each for each in SENTENCE_GAP.split(text.strip()) if each]), relation, num_sentences
     ),
     "length_constraints:number_words": lambda text, num_words, relation: _compared(
         len(re.findall(r"\w+", text)), relation, num_words
