@@ -413,6 +413,7 @@ def test_a_filter_names_one_topic_only_where_no_other_can_pass_it(condition, onl
     rows = StoredRows(lambda topic: seen.append(topic) or ds.dataset(stored), stored.schema)
     with duckdb.connect() as connection:
         connection.from_arrow(rows).create_view("topics")
+        connection.from_arrow(stored).create_view("stored")
         found, wanted = (
             connection.sql(f"SELECT topic_id FROM {table} WHERE {condition}").fetchall()
             for table in ("topics", "stored")

@@ -61,7 +61,7 @@ def test_nothing_is_recorded_without_a_meter():
 def counts(accepted, dollars):
     return Counts(
         seeds=Counter(accepted=accepted),
-        validators=Counter({"leak reject": accepted, "leak pass": 7}),
+        validators=Counter({("leak", "reject"): accepted, ("leak", "pass"): 7}),
         calls=accepted,
         cost_usd=dollars,
     )
