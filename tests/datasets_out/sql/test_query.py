@@ -399,9 +399,9 @@ FILTERS = [
     ("topic_id <> 'aa'", None),
     ("topic_id IN ('aa', 'bb')", None),
     ("seed_id = '((topic_id == \"aa\"))'", None),
-    ("seed_id = 's1' AND topic_id = 'bb'", None),
-    ("topic_id = 'aa' AND seed_id <> ' or '", None),
-    ("topic_id >= 'aa' AND topic_id <= 'aa'", None),
+    ("seed_id = 's1' AND topic_id = 'bb'", "bb"),
+    ("topic_id = 'aa' AND seed_id <> ' or '", "aa"),
+    ("topic_id >= 'aa' AND topic_id <= 'aa'", "aa"),
 ]
 
 
