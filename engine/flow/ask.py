@@ -30,8 +30,10 @@ from foil.engine.errors import (
     CutPromptError,
     CutReplyError,
     FaultyReply,
+    FilteredRequestError,
     FoilError,
     ModelError,
+    RefusedRequestError,
     Rejected,
     UnreadableReplyError,
     UsageError,
@@ -170,7 +172,8 @@ class ReplyService:
 
 class SeedAsk:
     """The `ask` of one seed, an engine.protocols.Ask. A reply has up to `corrections` turns to be mended; after them
-    one request draws `candidates` new ones, of which the first that passes is taken.
+    one request draws `candidates` new ones, of which the first that passes is taken; those that it does not bring are
+    asked for one by one.
 
     `calls` are those answered so far, in the order in which they were asked: prompts that wait side by side keep their
     places however their replies come in, so that a topic's calls are the same in every run. Requests of `again` have
@@ -246,19 +249,32 @@ class SeedAsk:
     async def _draw(self, stage: "_Stage[Answer]") -> tuple[Answer, Reply]:
         """The first of the new candidates that passes; as the last of them, where none does."""
         asked = {**_sampling(stage.model, stage.prompt), **stage.model.traits.params, **stage.prompt.params}
-        temperature = max(_CANDIDATE_TEMPERATURE, asked.get("temperature", 0.0))
-        params = {**stage.prompt.params, "n": self._candidates, "temperature": temperature}
-        request, reply = await self._reply(stage.model, replace(stage.prompt, params=params), stage.answer)
+        params = {**stage.prompt.params, "temperature": max(_CANDIDATE_TEMPERATURE, asked.get("temperature", 0.0))}
+        left, single, after = self._candidates, replace(stage.prompt, params={**params, "n": 1}), None
+        request, choices = await self._several(stage, {**params, "n": left})
+        while True:
+            left -= len(choices)
+            for place, choice in enumerate(choices, 1):
+                try:
+                    is_last = place == len(choices)
+                    return self._take(stage, request, choice, turn="candidates", is_last=is_last), choice
+                except (UnreadableReplyError, FaultyReply):
+                    if is_last and left <= 0:
+                        raise
+            request, reply = await self._reply(stage.model, single, stage.answer, after)
+            choices, after = [reply], request
+
+    async def _several(self, stage: "_Stage[Answer]", params: Mapping[str, Any]) -> tuple[Request, list[Reply]]:
+        """A request for several replies, and what it brought: none where they are refused."""
+        prompt = replace(stage.prompt, params=params)
+        try:
+            request, reply = await self._reply(stage.model, prompt, stage.answer)
+        except RefusedRequestError as refusal:
+            if params["n"] == 1 or isinstance(refusal, FilteredRequestError):
+                raise
+            return make_request(stage.model, prompt, stage.answer, self._seed_id), []
         choices = ((reply.text, reply.finish_reason), *reply.others)
-        for place, (text, finish_reason) in enumerate(choices, 1):
-            choice = replace(reply, text=text, finish_reason=finish_reason)
-            try:
-                is_last = place == len(choices)
-                return self._take(stage, request, choice, turn="candidates", is_last=is_last), choice
-            except (UnreadableReplyError, FaultyReply):
-                if place == len(choices):
-                    raise
-        raise AssertionError("unreachable: a reply has a choice")
+        return request, [replace(reply, text=text, finish_reason=reason) for text, reason in choices]
 
     def _take(
         self, stage: "_Stage[Answer]", request: Request, reply: Reply, *, turn: str, is_last: bool = True
@@ -316,8 +332,11 @@ class SeedAsk:
         parsed: Answer = self._parse(text, answer)
         return scrub_answer(parsed)
 
-    async def _reply(self, model: Model, prompt: Prompt, answer: type[BaseModel]) -> tuple[Request, Reply]:
-        request = make_request(model, prompt, answer, self._seed_id)
+    async def _reply(
+        self, model: Model, prompt: Prompt, answer: type[BaseModel], after: Request | None = None
+    ) -> tuple[Request, Reply]:
+        """The request of a prompt, another draw than `after`, and its reply."""
+        request = after.anew() if after else make_request(model, prompt, answer, self._seed_id)
         while request.id in self._again:
             request = request.anew()
         with self._clock.stopped():

@@ -75,7 +75,10 @@ class ReplySettings(Settings):
         default=2, ge=0, le=8, description="further turns in which the model reads what is wrong and answers anew"
     )
     candidates: int = Field(
-        default=3, ge=0, le=64, description="answers then drawn anew by one request; the first that passes is taken"
+        default=3,
+        ge=0,
+        le=64,
+        description="answers then drawn anew, by one request if the endpoint can; the first that passes",
     )
 
 

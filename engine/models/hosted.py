@@ -275,7 +275,7 @@ class EndpointClient:
 
     def __init__(self, endpoint: EndpointSettings, settings: HostedSettings) -> None:
         self.url, self._settings = endpoint.url, settings
-        self._key_source, self._guessed, self._cut = endpoint.api_key, False, False
+        self._key_source, self._guessed, self._cut, self._gives_one = endpoint.api_key, False, False, False
         know_key(endpoint.api_key)
         self._most_connections = settings.max_concurrency + 8  # None would mean aiohttp's own 100
         self._connections = Connections(endpoint.url, self._most_connections, settings.most_reply_bytes)
@@ -297,13 +297,32 @@ class EndpointClient:
                 answer = await self._post(request, structured)
             except RefusedRequestError as error:
                 taught = self._learn_schema(request, structured, str(error))
-                if not taught and not self._learn_dialect(request, dialect, str(error)):
+                if taught or self._learn_dialect(request, dialect, str(error)):
+                    continue
+                if not self._may_refuse_choices(request, error):
                     raise
-            else:
-                if request.schema is not None:
-                    self._schemas_taken.add(_names_of(request.schema, structured))
-                return answer
+                answer = await self._post_for_one(request, structured, error)
+            if request.schema is not None:
+                self._schemas_taken.add(_names_of(request.schema, structured))
+            return answer
         return await self._post(request, self.form.structured)
+
+    def _may_refuse_choices(self, request: Request, refusal: RefusedRequestError) -> bool:
+        """Whether a refusal may be about the several choices that were asked for; providers name that in many words."""
+        is_other = refusal.of_account or isinstance(refusal, FilteredRequestError)
+        return not is_other and request.params.get("n", 1) > 1 and "n" not in self.dialect.dropped
+
+    async def _post_for_one(self, request: Request, structured: Structured, refusal: RefusedRequestError) -> RawAnswer:
+        """The answer with one choice to a request for several. If that is refused too, the choices were not to blame."""
+        params = {name: value for name, value in request.params.items() if name != "n"}
+        try:
+            answer = await self._post(replace(request, params=params), structured)
+        except RefusedRequestError:
+            raise refusal from None
+        if "n" not in self.dialect.dropped:
+            LOG.warning("%s refuses several choices (%s); from now on they are asked for one by one", self.url, refusal)
+            self.dialect = replace(self.dialect, dropped=self.dialect.dropped | {"n"})
+        return answer
 
     def _learn_schema(self, request: Request, tried: Structured, refusal: str) -> bool:
         """Whether the endpoint takes a schema otherwise than was tried. One that it took once, it does take."""
@@ -442,6 +461,9 @@ class EndpointClient:
                 usage.prompt_tokens,
                 2 * fewest_tokens(request),
             )
+        if len(answer.choices) < request.params.get("n", 1) and not self._gives_one and "n" not in self.dialect.dropped:
+            self._gives_one = True
+            LOG.warning("%s gives fewer choices than it is asked for; the others are asked for one by one", self.url)
         (text, reason), *others = answer.choices
         return Reply(
             request_id=request.id,

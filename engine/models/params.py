@@ -102,7 +102,7 @@ class Dialect:
 
     def applied(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The body of a request in this dialect."""
-        kept = {name: value for name, value in body.items() if name not in self.dropped}
+        kept = {name: value for name, value in body.items() if name not in self.dropped and (name, value) != ("n", 1)}
         limit = kept.pop(_LONG, None) or kept.get(_SHORT)
         if limit is not None and (self.limit == _LONG or _LONG in body):
             kept.pop(_SHORT, None)

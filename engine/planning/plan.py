@@ -220,18 +220,18 @@ def _stage(stage: StageCounts, rates: Funnel, sample: PlanSample, seeds: int, pa
 
 def _most_of_a_prompt(stage: StageCounts, corrections: int, candidates: int) -> tuple[int, int, int]:
     """The calls, prompt tokens and completion tokens of a prompt that takes every turn: each turn repeats those before
-    it, and all drawn candidates come from one request."""
+    it, and an endpoint that gives one choice is asked for each drawn candidate."""
     prompt, written = stage.most
     turns = sum(prompt + turn * (written + _ADVICE_TOKENS) for turn in range(corrections + 1))
-    drawn = prompt if candidates else 0
-    return 1 + corrections + bool(candidates), turns + drawn, written * (1 + corrections + candidates)
+    most = 1 + corrections + candidates
+    return most, turns + prompt * candidates, written * most
 
 
 def _beginning(requests: Sequence[OpenRequest], sample: PlanSample, seeds: int, parts: Parts) -> StageCost:
     """A stage that was rendered and never answered: one call a seed that came so far, at the most all turns of it."""
     first, reached = requests[0], len(requests) / sample.looked_at
     role, _ = _role_of(first.task, {first.model: 1}, parts.models)
-    calls, turns = reached * seeds, 1 + parts.corrections + bool(parts.candidates)
+    calls, turns = reached * seeds, 1 + parts.corrections + parts.candidates
     prompt = statistics.fmean(request.prompt_tokens for request in requests)
     most = max(request.prompt_tokens for request in requests) + parts.corrections * (
         first.most_completion_tokens + _ADVICE_TOKENS
