@@ -313,7 +313,7 @@ class EndpointClient:
         return not is_other and request.params.get("n", 1) > 1 and "n" not in self.dialect.dropped
 
     async def _post_for_one(self, request: Request, structured: Structured, refusal: RefusedRequestError) -> RawAnswer:
-        """The answer with one choice to a request for several. If that is refused too, the choices were not to blame."""
+        """The answer with one choice to a request for several. If that is refused too, it was not for the choices."""
         params = {name: value for name, value in request.params.items() if name != "n"}
         try:
             answer = await self._post(replace(request, params=params), structured)

@@ -74,13 +74,13 @@ def test_sampled_seeds_are_paid_once_and_foretell_the_run(tmp_path):
 
 
 def test_the_upper_bound_has_every_turn(tmp_path):
-    """Of a prompt with two corrections and four candidates: four calls, and 3 + 4 completions."""
+    """Of a prompt with two corrections and four candidates, that an endpoint may give one by one: 3 + 4 calls."""
     parts = replace(build(opened(tmp_path / "out"), model=Priced(tmp_path / "bill")), corrections=2, candidates=4)
     _, [stage], _ = planned(parts, count=10, sample=10)
-    assert stage.calls.plain()[1:] == [50, 50 * 4]
+    assert stage.calls.plain()[1:] == [50, 50 * 7]
     assert stage.completion_tokens.high == 50 * 8 * (3 + 4)
     prompt = max(len(f"s{n:06d} query {n} 0") for n in range(50))
-    turns = 4 * prompt + (8 + 1000) + 2 * (8 + 1000)
+    turns = 7 * prompt + (8 + 1000) + 2 * (8 + 1000)
     assert stage.prompt_tokens.high == 50 * turns
 
 
@@ -129,7 +129,7 @@ def test_before_anything_is_asked_the_plan_is_not_whole(foretold):
     _, before, *_ = foretold
     assert (before["whole"], before["totals"], before["rates"]["seeds"]) == (False, None, 0)
     [stage] = before["stages"]
-    assert (stage["task"], stage["calls"], stage["usd"]) == ("writing.questions", [40, 40, 120], None)
+    assert (stage["task"], stage["calls"], stage["usd"]) == ("writing.questions", [40, 40, 160], None)
     assert before["not_seen"][-1] == "whatever comes after the first request of a seed"
 
 
