@@ -52,6 +52,7 @@ _START_TICKS = 19
 """Where the start stands in /proc/PID/stat, behind the name of the program."""
 _FOLDER = "lease"
 _TRIES = 20
+_READS = 3
 _MOST = 2**53
 T = TypeVar("T")
 
@@ -341,13 +342,25 @@ def _line(facts: Holder | _Beat) -> bytes:
 
 
 def _facts_of(kind: type[T], store: Store, key: str) -> T | None:
-    """What a small document says; None where it does not read, or a value is not of its kind."""
+    """What a small document says; None where it says nothing of its kind. Raises OSError: a document that cannot be
+    read is not one that is not there.
+    """
+    data = _read(store, key)
     try:
-        facts = kind(**json.loads(store.get(key) or b""))
-    except (OSError, ValueError, TypeError, RecursionError):
+        facts = kind(**json.loads(data or b""))
+    except (ValueError, TypeError, RecursionError):
         return None
     hints = get_type_hints(kind)
     return facts if all(_is_a(getattr(facts, name), hint) for name, hint in hints.items()) else None
+
+
+def _read(store: Store, key: str) -> bytes | None:
+    """A document as it stands. Storage that errs is asked again; then raises OSError."""
+    for _ in range(_READS - 1):
+        with suppress(OSError):
+            return store.get(key)
+        time.sleep(_LOOK_S)
+    return store.get(key)
 
 
 def _is_a(value: object, hint: type) -> bool:

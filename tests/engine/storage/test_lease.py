@@ -1,7 +1,9 @@
 """The protocol of the lease, on a clock that a test moves: never may two runs send at the same time."""
 
 import asyncio
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from foil.engine.errors import MovedFolderError, NoRunError, RunHeldError
+from foil.engine.atomic_files import FileSystem
+from foil.engine.errors import CommitError, MovedFolderError, NoRunError, RunHeldError
 from foil.engine.storage import lease
 from foil.engine.storage.lease import BEAT_S, VALID_S, Fence, RunLease, hold, holder_of
 from foil.engine.storage.local_store import LocalStore
@@ -233,3 +236,32 @@ def test_of_many_that_begin_at_once_one_holds_a_place_and_the_next_comes_after_i
         ended = asyncio.run(race())
         assert "held" in ended
         assert holder_of(make_store(kind)) == ""
+
+
+class _Erring(FileSystem):
+    """A disk on which the first reads of a heartbeat end in EIO."""
+
+    def __init__(self, errors: int) -> None:
+        self.errors = errors
+
+    def read(self, path: Path) -> bytes:
+        if path.suffix == ".beat" and self.errors:
+            self.errors -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return super().read(path)
+
+
+@pytest.mark.parametrize(("errors", "told"), [(1, "is held by another run"), (10**6, "Input/output error")])
+def test_a_heartbeat_that_cannot_be_read_is_not_one_that_stands_still(tmp_path, monkeypatch, errors, told):
+    async def play():
+        monkeypatch.setattr(lease, "_LOOK_S", 0.01)
+        async with hold(LocalStore(tmp_path), takeover=False) as held:
+            for _ in range(10):
+                await asyncio.sleep(BEAT_S)
+                held.beat()
+            with pytest.raises((RunHeldError, CommitError), match=told):
+                async with hold(LocalStore(tmp_path, _Erring(errors)), takeover=False):
+                    pass
+            assert not (tmp_path / "lease/00000002.json").exists()
+
+    virtually(play())
