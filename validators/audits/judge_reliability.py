@@ -34,14 +34,20 @@ class JudgeShare:
 
 
 def canary_shares(rows: Iterable[JudgeRow]) -> list[JudgeShare]:
-    """The canaries that each judge answered rightly, by validator."""
-    right, asked = Counter[str](), Counter[str]()
+    """The canaries that each judge answered rightly, and those that its provider refused, by validator."""
+    right, asked, refused = Counter[str](), Counter[str](), Counter[str]()
     for _, validator, reason, evidence in rows:
         if reason.startswith("canary_"):
             for judge, _choice in _facts(evidence).get("votes", ()):
-                asked[f"{validator} by {judge}"] += 1
-                right[f"{validator} by {judge}"] += reason == "canary_right"
-    return [JudgeShare(judge, "canaries right", wilson(right[judge], asked[judge]), None) for judge in sorted(asked)]
+                name = f"{validator} by {judge}"
+                refused[name] += reason == "canary_refused"
+                asked[name] += reason != "canary_refused"
+                right[name] += reason == "canary_right"
+    found = [JudgeShare(name, "canaries right", wilson(right[name], asked[name]), None) for name in sorted(+asked)]
+    for name in sorted(+refused):
+        share = wilson(refused[name], refused[name] + asked[name])
+        found.append(JudgeShare(name, "canaries that the provider refused", share, None))
+    return found
 
 
 def position_shares(rows: Iterable[JudgeRow]) -> list[JudgeShare]:

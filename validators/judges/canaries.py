@@ -13,6 +13,7 @@ threshold is stopped with a probability of at most FALSE_ALARM in a run of any l
 the counts change no row.
 """
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,7 @@ from foil.prompts.demands import ATTRIBUTE, dump_demands
 from foil.prompts.passages.answer_evidence import answers, evidence_of
 from foil.prompts.passages.blocks import kind_of
 
+LOG = logging.getLogger(__name__)
 FALSE_ALARM = 0.01
 _BETS = (0.05, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9)
 """Accuracies bet on, as shares of the threshold."""
@@ -59,11 +61,22 @@ class Canary:
 
 
 class CanaryMonitor:
-    """Counts the right and wrong answers of each judge in this process."""
+    """Counts the right and wrong answers of each judge in this process; a refusal of the provider's is neither."""
 
     def __init__(self, settings: CanarySettings, validator: str) -> None:
         self._settings, self._validator = settings, validator
-        self._asked, self._right = Counter[str](), Counter[str]()
+        self._asked, self._right, self._refused = Counter[str](), Counter[str](), Counter[str]()
+
+    def record_refusal(self, judge: str, problem: str) -> None:
+        """Notes a canary that the provider did not let the judge answer; the first is said."""
+        self._refused[judge] += 1
+        if self._refused[judge] == 1:
+            LOG.warning(
+                "the provider refused a canary of the judge %r of %s, which counts neither as right nor as wrong: %s",
+                judge,
+                self._validator,
+                problem,
+            )
 
     def record_answer(self, judge: str, *, right: bool, problem: str = "") -> None:
         """Raises JudgeUnreliableError once the judge is significantly worse than the threshold. `problem`: why there
@@ -74,7 +87,9 @@ class CanaryMonitor:
         if total >= self._settings.at_least and is_significantly_worse(right_total, total, self._settings.threshold):
             raise JudgeUnreliableError(
                 f"the judge {judge!r} of {self._validator} answered {right_total} of {total} canaries rightly, "
-                f"surely fewer than {self._settings.threshold:.0%}; name a better model, or lower `canaries.threshold`"
+                f"surely fewer than {self._settings.threshold:.0%}"
+                + (f" ({refused} more were refused)" if (refused := self._refused[judge]) else "")
+                + "; name a better model, or lower `canaries.threshold`"
                 + (f". The last one: {problem}" if problem else "")
             )
 

@@ -147,6 +147,9 @@ class AskedJudges:
         right = NONE if canary.none_relevant else canary.passages[0].id
         vote = await question(canary.intent, canary.passages, slot)
         count = VoteCount(canary.intent, canary.passages, (vote,), 1)
+        if isinstance(self._refusals.get(vote.problem), RefusedRequestError):
+            monitor.record_refusal(slot.judge, vote.problem)
+            return self.verdict(count, "topic", "pass", "canary_refused", instruction=canary.intent.instruction)
         reason = "canary_right" if vote.choice == right else "canary_wrong"
         verdict = self.verdict(count, "topic", "pass", reason, instruction=canary.intent.instruction)
         wrong = (
