@@ -243,14 +243,10 @@ class SpoolError(CommitError):
 
 
 class ModelError(FoilError):
-    """A model gave no answer. `unsure`: a send of the request may have been billed all the same.
-
-    `spent` is what it took to learn whom to blame: calls, tokens, US dollars.
-    """
+    """A model gave no answer. `unsure`: a send of the request may have been billed all the same."""
 
     exit_code = 9
     unsure = False
-    spent = (0, 0, 0.0)
 
 
 class TransientModelError(ModelError):

@@ -95,8 +95,8 @@ class Model(Protocol):
 
     `name` enters the request's id. A class that derives from Model inherits default traits, and a `lease_rates`, a
     `heard` and a `close` that do nothing. `lease_rates` is called before the first request where several processes
-    share a quota; `heard` learns of each reply that should be JSON whether it could be read; `close` is awaited when
-    the run ends.
+    share a quota; `heard` learns of each reply that should be JSON whether it could be read; `unasked_replies` hands
+    over the paid replies to prompts of the model's own, each once; `close` is awaited when the run ends.
     """
 
     name: str
@@ -106,6 +106,9 @@ class Model(Protocol):
 
     def lease_rates(self, _ask: AskForRates, /) -> None:
         return
+
+    def unasked_replies(self) -> list[Reply]:
+        return []
 
     def heard(self, *, readable: bool) -> None:  # noqa: ARG002 - most models ask for JSON in one way
         return

@@ -39,7 +39,7 @@ from foil.engine.errors import (
     UsageError,
     WithheldReplyError,
 )
-from foil.engine.flow.budget import BudgetClient, Spend
+from foil.engine.flow.budget import BudgetClient, Spend, spend_of
 from foil.engine.flow.journal import PartitionJournal
 from foil.engine.flow.seed_outcome import SeedClock
 from foil.engine.keys import scrub_answer, scrub_reply
@@ -134,12 +134,15 @@ class ReplyService:
         spent = reservation
         try:
             reply = await self._send(model, request)
-            spent = Spend(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
+            spent = spend_of(reply)
         except ModelError as error:
-            spent = reservation if error.unsure else Spend(*error.spent)
+            spent = reservation if error.unsure else Spend()
             raise
         finally:
-            await self._budget.settle(self._owner, reservation, spent)
+            unasked = model.unasked_replies()
+            await self._budget.settle(self._owner, reservation, sum(map(spend_of, unasked), spent))
+            for each in unasked:
+                await self._journal.put_unasked(each)
         return reply
 
     async def _send(self, model: Model, request: Request) -> Reply:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from foil.engine.errors import BudgetSpentError, FoilError
 from foil.engine.flow.limits import BudgetSettings
+from foil.engine.requests import Reply
 
 _LEASE_S, _LEASE_CALLS = 10.0, 500
 _IDLE_S = 2.0
@@ -46,6 +47,11 @@ class Spend:
     def covers(self, other: Spend) -> bool:
         """Whether the other can be taken from it."""
         return self.calls >= other.calls and self.tokens >= other.tokens and self.usd >= other.usd
+
+
+def spend_of(reply: Reply) -> Spend:
+    """What a reply took."""
+    return Spend(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
 
 
 class BudgetClient(Protocol):

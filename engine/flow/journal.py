@@ -23,12 +23,13 @@ import secrets
 from array import array
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from foil.engine.crash_points import crash_point
 from foil.engine.errors import JournalError
 from foil.engine.flow.journal_reading import JournalIndex, gather, segment_key, steps_of
-from foil.engine.flow.journal_records import WHOLE, InFlight, line_of, reply_fact
+from foil.engine.flow.journal_records import NO_PARTITION, WHOLE, InFlight, line_of, reply_fact
 from foil.engine.requests import Reply
 from foil.engine.storage.store import Appender, Store
 
@@ -253,6 +254,11 @@ class PartitionJournal:
         await self._journal.wait_for_sync()
         crash_point("journal.synced")
         self._replies.setdefault(reply.request_id, reply)
+
+    async def put_unasked(self, reply: Reply) -> None:
+        """Writes a paid reply that no seed asked for, under an id of its own. Raises JournalError."""
+        self._journal.append(NO_PARTITION, reply_fact(replace(reply, request_id=secrets.token_hex(20))))
+        await self._journal.wait_for_sync()
 
     def close(self) -> None:
         """Marks that work on the partition has ended, and none of its seeds is to blame for what comes."""

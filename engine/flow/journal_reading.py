@@ -154,7 +154,8 @@ class JournalIndex:
 
 
 def paid_replies(store: Store, committed: Collection[int]) -> Iterator[Reply]:
-    """The replies of partitions that are not committed: what a resumed run has spent without a row yet."""
+    """The replies that no committed partition holds, those that no seed asked for too: what a resumed run has spent
+    without a row yet."""
     index = JournalIndex(store)
     index.look()
     for partition in index.partitions():

@@ -19,6 +19,8 @@ from foil.engine.requests import Reply
 
 WHOLE = -1
 """In place of a partition: the record is of the whole stream."""
+NO_PARTITION = -2
+"""In place of a partition: a paid reply that no seed asked for, to be counted in every later session."""
 _HOLE = b"\0" * 4
 _KEPT = (b'{"reply":', b'{"seeds":')
 
@@ -100,7 +102,8 @@ class InFlight:
                     self.asked[value] += 1
                 case "reply":
                     self._settle(value["request_id"])
-                    self.replies[partition] += 1
+                    if partition != NO_PARTITION:
+                        self.replies[partition] += 1
                 case "refused":
                     self._settle(value)
                 case "begun":

@@ -112,6 +112,7 @@ class Hosted(Model):
         self._rate_clients: list[RateClient] = []
         self._looking, self._looked = asyncio.Lock(), (0.0, False)
         self._failed_at: dict[str, str] = {}
+        self._unasked: list[Reply] = []
 
     def lease_rates(self, ask: AskForRates) -> None:
         """Shares the rates that the settings name with all workers who ask there; before the first request."""
@@ -178,8 +179,13 @@ class Hosted(Model):
         endpoint.revive(asyncio.get_running_loop().time())
         return True
 
-    async def _ask(self, endpoint: Endpoint, request: Request) -> tuple[int, int, float]:
-        """Asks an endpoint for what no seed needs; the calls, tokens and US dollars that it took."""
+    def unasked_replies(self) -> list[Reply]:
+        """The paid replies to prompts of our own; each is handed over once."""
+        unasked, self._unasked = self._unasked, []
+        return unasked
+
+    async def _ask(self, endpoint: Endpoint, request: Request) -> None:
+        """Asks an endpoint for what no seed needs."""
         client, loop = self._clients[endpoint.name], asyncio.get_running_loop()
         endpoint.requests.take(1)
         began = loop.time()
@@ -188,8 +194,7 @@ class Hosted(Model):
                 response = await client.post(request)
         except TimeoutError:
             raise TransientModelError(f"{client.url} did not answer another prompt either", unsure=True) from None
-        reply = client.reply(response.content, request, loop.time() - began)
-        return 1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd
+        self._unasked.append(client.reply(response.content, request, loop.time() - began))
 
     async def close(self) -> None:
         """Closes the connections, and gives leased rates back."""

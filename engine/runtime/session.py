@@ -30,7 +30,7 @@ from foil.engine.errors import (
     RunFailedError,
     RunHeldError,
 )
-from foil.engine.flow.budget import Budget, Spend
+from foil.engine.flow.budget import Budget, Spend, spend_of
 from foil.engine.flow.journal_reading import paid_replies, possibly_paid_twice
 from foil.engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from foil.engine.flow.progress import (
@@ -368,7 +368,7 @@ def spent_before(parts: Parts) -> Spend:
     counts, journal = counts_of(totals), open_store(Path(parts.out))
     spent = Spend(counts.calls, counts.prompt_tokens + counts.completion_tokens, counts.cost_usd)
     for reply in paid_replies(journal, committed.keys()):
-        spent += Spend(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
+        spent += spend_of(reply)
     for partition in totals["reopened"]:
         for call in parts.store.replaced_calls(partition) if partition in committed else ():
             spent += Spend(1, call.prompt_tokens + call.completion_tokens, call.cost_usd)

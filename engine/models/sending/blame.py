@@ -38,8 +38,8 @@ _OF_FILTER = re.compile(
 _HARMLESS = "Answer with the one word: yes"
 _ONE_REPLY = {"n", "logprobs", "top_logprobs"}
 
-AskAnother = Callable[[Request], Awaitable[tuple[int, int, float]]]
-"""Sends a request; calls, tokens and US dollars of its reply."""
+AskAnother = Callable[[Request], Awaitable[None]]
+"""Sends a request."""
 
 
 def is_of_account(status: int, message: str) -> bool:
@@ -81,27 +81,25 @@ class Blame:
         A request that the account may have been refused for is asked once more: it may have met a stray.
         """
         first = self._doubted.setdefault(request.id, sent) if refusal.of_account else -inf
-        if not await self._is_to_blame(refusal, request, first, ask):
-            outage = ModelOutageError(
+        if not await self._is_to_blame(request, first, ask):
+            return ModelOutageError(
                 f"{refusal}; another prompt is refused too: mend the job or the account, and run again"
             )
-            outage.spent = refusal.spent
-            return outage
         return TransientModelError(str(refusal)) if first == sent else refusal
 
-    async def _is_to_blame(self, refusal: RefusedRequestError, request: Request, sent: float, ask: AskAnother) -> bool:
+    async def _is_to_blame(self, request: Request, sent: float, ask: AskAnother) -> bool:
         """Whether another request passes, that was sent later."""
         if self._passed > sent:
             return True
         async with self._asking:
             if max(self._passed, self._refused) <= sent:  # else another has asked meanwhile
-                await self._ask_another(refusal, request, ask)
+                await self._ask_another(request, ask)
         return self._passed > self._refused
 
-    async def _ask_another(self, refusal: RefusedRequestError, request: Request, ask: AskAnother) -> None:
+    async def _ask_another(self, request: Request, ask: AskAnother) -> None:
         sent = asyncio.get_running_loop().time()
         try:
-            refusal.spent = await ask(harmless(request))
+            await ask(harmless(request))
             self._passed = sent
         except RefusedRequestError:
             self._refused = sent

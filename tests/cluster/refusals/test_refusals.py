@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.support.commands import foil
 from tests.support.drills.refused_job import rarely, refuses, rows, run, slowly, write_job
 from tests.support.models.scripted_server import answered, scripted
 
@@ -185,3 +186,23 @@ def test_a_dead_url_is_told_within_seconds_and_asked_on(tmp_path):
     assert f"http://127.0.0.1:{port}/v1 lets nothing pass" in ended.stderr
     assert time.monotonic() - began > 4
     assert not rows(tmp_path)[0]
+
+
+def test_what_it_took_to_learn_whom_to_blame_counts_in_the_budget_of_a_later_run(tmp_path):
+
+    with scripted(refuses(answered(403, "blocked"))) as server:
+        job = write_job(tmp_path, server.url, 12, window=1, poison=(0, 3, 4))
+        ended = foil("run", job, "--set", "limits.budget.calls=5")
+        assert ended.returncode == 4, ended.stderr
+        first = server.sent("one word: yes"), paid(server)
+        assert first[0] >= 1
+        assert first[1] == 5
+        again = foil("run", job, "--set", "limits.budget.calls=9")
+        assert again.returncode == 4, again.stderr
+        assert paid(server) == 9
+        assert run(job).returncode == 3
+        assert foil("verify", tmp_path / "out").returncode == 0
+
+
+def paid(server):
+    return sum(times for text, times in server.asked.items() if "DROP" not in text)
