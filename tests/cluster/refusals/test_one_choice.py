@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.cluster.refusals.test_wild_endpoints import FINE, Wild, rows, said, wild_job
 from tests.support.commands import foil
+from tests.support.drills.wild_endpoint import FINE, Wild, rows, said, wild_job
 from tests.support.models.raw_server import answering, http
 from tests.support.small_parts import read_replies
 
