@@ -57,8 +57,9 @@ def _tell(error: Exception) -> int:
         say(f"foil: {error}")
         return error.exit_code
     if format_message := getattr(error, "format_message", None):  # typer's own errors
-        context = getattr(error, "ctx", None)
-        say(f"foil: {format_message()}" if context is None else f"{context.get_usage()}\nfoil: {format_message()}")
+        context, message = getattr(error, "ctx", None), format_message()
+        usage = f"{context.get_usage()}\n" if context else ""
+        say(message if usage and message.startswith(usage) else f"{usage}foil: {message}")
         return UsageError.exit_code
     if isinstance(error, MemoryError):
         say("foil: this machine has no memory left for that; give it less to do at a time, or more memory")

@@ -8,6 +8,8 @@ the moment they are built (`know_key`), so that no provider can repeat another's
 (`engine.texts.key_spellings`). Price: a search or two of each text.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -15,16 +17,17 @@ from contextlib import suppress
 from dataclasses import replace
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
-
-from pydantic import AfterValidator, BaseModel
-from pydantic_core import PydanticCustomError
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from foil.engine.errors import UsageError
-from foil.engine.requests import Reply
 from foil.engine.texts.key_spellings import cut_keys
 
-Answer = TypeVar("Answer", bound=BaseModel)
+if TYPE_CHECKING:  # `foil --help` reads this file, and no answer
+    from pydantic import BaseModel
+
+    from foil.engine.requests import Reply
+
+Answer = TypeVar("Answer", bound="BaseModel")
 SHORTEST_KEY = 8
 """A shorter key (`none`, `EMPTY`, `test`) guards nothing, and may be a word of any reply: it is not cut out."""
 _LONGEST_KEY = 16_384
@@ -40,23 +43,6 @@ _KEY_IN_FILE = re.compile(
 )
 
 _known: set[str] = set()
-
-
-def _check_source(text: str) -> str:
-    if text and not (text.startswith("${") and text.endswith("}") and len(text) > 3) and not text.startswith("file:"):
-        raise secret_in_job("a key does not belong in a job file")
-    return text
-
-
-def secret_in_job(problem: str) -> PydanticCustomError:
-    """The error of a settings class that was given a key itself; the job loader shows it without the value."""
-    return PydanticCustomError(
-        "secret_in_job", f"{problem}; write ${{NAME}} for an environment variable, or file:PATH, as `api_key`"
-    )
-
-
-SecretSource = Annotated[str, AfterValidator(_check_source)]
-"""Where a key is: `${NAME}` or `file:PATH`. The key itself is in no settings object, so that nothing can print it."""
 
 
 def read_key(source: str) -> str:

@@ -1,10 +1,10 @@
 """The base of every settings class: frozen, an unknown key is an error, and no value is read as another type."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
-from pydantic_core import CoreSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError
 
 _SCALARS = frozenset({"bool", "int", "float", "str"})
 
@@ -41,3 +41,20 @@ class Settings(BaseModel):
     def asks(self) -> tuple[str, ...]:
         """The roles of the models that this part names."""
         return ()
+
+
+def _check_source(text: str) -> str:
+    if text and not (text.startswith("${") and text.endswith("}") and len(text) > 3) and not text.startswith("file:"):
+        raise secret_in_job("a key does not belong in a job file")
+    return text
+
+
+def secret_in_job(problem: str) -> PydanticCustomError:
+    """The error of a settings class that was given a key itself; the job loader shows it without the value."""
+    return PydanticCustomError(
+        "secret_in_job", f"{problem}; write ${{NAME}} for an environment variable, or file:PATH, as `api_key`"
+    )
+
+
+SecretSource = Annotated[str, AfterValidator(_check_source)]
+"""Where a key is: `${NAME}` or `file:PATH`. The key itself is in no settings object, so that nothing can print it."""

@@ -73,6 +73,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # with boxes the help would take twice as long
     help="Synthesise, verify and commit training data for instruction-following retrieval, and train on it. "
     "Exit codes: 0 done, 1 error, 2 wrong usage, 3 some seeds failed, 4 budget spent, 5 judge unreliable, "
     "6 damaged data, 7 query stopped, 8 commit or storage failed, 9 model failed, 10 training diverged, 11 incomplete, "
@@ -85,7 +86,7 @@ benchmarks_app = typer.Typer(no_args_is_help=True, help="Published benchmarks, a
 app.add_typer(benchmarks_app, name="benchmarks")
 for group, commands in ((app, COMMANDS), (seeds_app, SEEDS_COMMANDS), (benchmarks_app, BENCHMARKS_COMMANDS)):
     for name, command in commands.items():
-        group.command(name)(command)
+        group.command(name, short_help=(command.__doc__ or "").split("\n\n")[0])(command)
 
 
 def print_version(requested: bool) -> None:

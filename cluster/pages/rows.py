@@ -3,16 +3,21 @@
 Ids and long texts are cut, and say so; `--full` shows them whole. No text steers the terminal.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from foil.datasets_out.sql.schema_words import Column
 from foil.engine.visible_text import visible
+
+if TYPE_CHECKING:
+    from foil.datasets_out.sql.schema_words import Column
 
 Row = Sequence[str | None]
 

@@ -7,6 +7,8 @@ of each journal segment, never data.
     out/sessions/STARTED-TOKEN.json     one call of `foil run`: seconds, exit code, and its last progress, each second
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import os
@@ -19,16 +21,16 @@ from functools import reduce
 from itertools import chain, takewhile
 from operator import add
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foil.engine.errors import CorruptDataError
-from foil.engine.flow.journal_reading import possibly_paid_twice
-from foil.engine.protocols import CommitStore
-from foil.engine.storage.lease import holder_of
 from foil.engine.storage.local_store import LocalStore
 from foil.engine.storage.opening import open_store
 from foil.engine.storage.store import Store
 from foil.engine.topic import Call, Topic
+
+if TYPE_CHECKING:
+    from foil.engine.protocols import CommitStore
 
 LOG = logging.getLogger(__name__)
 _STATUSES = ("accepted", "failed", "rejected")
@@ -258,6 +260,9 @@ def _fields(state: Any) -> list[tuple[str, Any]]:
 
 def status(store: CommitStore, out: Path) -> dict[str, Any]:
     """The state of a run on disk, as plain JSON: planned, accepted, rejected, failed, topics, calls, cost, seconds."""
+    from foil.engine.flow.journal_reading import possibly_paid_twice  # a query of the counts needs neither
+    from foil.engine.storage.lease import holder_of
+
     totals, plan, place = store.totals(), store.plan(), open_store(out)
     counts, partitions = counts_of(totals), totals["partitions"]
     sessions = read_sessions(place)

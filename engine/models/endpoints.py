@@ -11,10 +11,10 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import Field, model_validator
 
 from foil.engine.answer_forms import Structured
-from foil.engine.keys import SecretSource, looks_like_key, secret_in_job
+from foil.engine.keys import looks_like_key
 from foil.engine.model_traits import Patience
 from foil.engine.models.params import Params, Price
-from foil.engine.settings import Settings
+from foil.engine.settings import SecretSource, Settings, secret_in_job
 
 _LONGEST_URL = 2000
 _URL = re.compile(rf"(?=.{{1,{_LONGEST_URL}}}$)https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]+", re.IGNORECASE)

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from foil.engine.keys import find_secret, secret_in_job
-from foil.engine.settings import Settings
+from foil.engine.keys import find_secret
+from foil.engine.settings import Settings, secret_in_job
 
 _SAMPLING = frozenset({"temperature", "top_p", "presence_penalty", "frequency_penalty", "logprobs", "top_logprobs"})
 """What may be left out without a change of the task: the answer is then drawn as the model always draws."""

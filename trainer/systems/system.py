@@ -6,9 +6,8 @@ from typing import Protocol
 
 from pydantic import Field
 
-from foil.engine.keys import SecretSource
 from foil.engine.model_traits import Patience
-from foil.engine.settings import Settings
+from foil.engine.settings import SecretSource, Settings
 from foil.trainer.benchmarks.benchmark import Benchmark
 from foil.trainer.measures.judged import Run
 from foil.trainer.settings import EncodeSettings

@@ -113,18 +113,17 @@ def sql(
 
 
 def _answer(asking: _Asking, query: str, *, as_json: bool, as_csv: bool, parquet: Path | None, full: bool) -> None:
-    from foil.datasets_out.sql import output_formats
+    if not (parquet or as_json or as_csv):
+        asking.show(query, full=full)
+        return
+    table = asking.table(query, "typed" if parquet else "json" if as_json else "text")
+    from foil.datasets_out.sql import output_formats  # it loads Arrow: not before the query's process does
 
     if parquet:
-        table = asking.table(query, "typed")
         output_formats.write_parquet(table, parquet)
         say(f"{table.num_rows:,} rows are in {parquet}")
-    elif as_json:
-        print_data(output_formats.to_json(asking.table(query, "json")) + "\n")
-    elif as_csv:
-        print_data(output_formats.to_csv(asking.table(query, "text")))
     else:
-        asking.show(query, full=full)
+        print_data(output_formats.to_json(table) + "\n" if as_json else output_formats.to_csv(table))
 
 
 def _runs_and_query(arguments: Sequence[str]) -> tuple[dict[str, Path], str]:

@@ -8,8 +8,6 @@ import typer
 
 from foil.cluster.commands.arguments import AddressOption, SubmissionArgument
 from foil.cluster.terminal import print_line
-from foil.engine.storage.lease import holder_of
-from foil.engine.storage.opening import mirror_of, open_store
 
 
 def cancel(
@@ -25,6 +23,8 @@ def cancel(
 
     need("ray", extra="ray")
     from foil.cluster.commands.operators import ray_jobs
+    from foil.engine.storage.lease import holder_of
+    from foil.engine.storage.opening import mirror_of, open_store
 
     client = ray_jobs.connect(address)
     name = ray_jobs.find_job(client, submission)

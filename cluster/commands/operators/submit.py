@@ -29,13 +29,11 @@ from foil.cluster.deploy.ray_environment import NETWORK, STOP_WAIT, stop_wait_s
 from foil.cluster.terminal import print_line, say
 from foil.engine.errors import ClusterUnreachableError, UsageError
 from foil.engine.keys import holds_key, know_key
-from foil.engine.models.endpoints import HostedSettings
-from foil.engine.settings import Settings
-from foil.engine.storage.lease import SUBMISSION
 from foil.engine.storage.opening import open_store
 
 if TYPE_CHECKING:
     from foil.cluster.commands.operators.ray_jobs import RayJobs
+    from foil.engine.settings import Settings
 
 _EXCLUDED = (".git", ".venv*", "venv", "__pycache__", ".*_cache", ".hypothesis", "node_modules", "*.egg-info")
 _EXCLUDED_HERE = ("benchmarks", "docs", "lab", "tests", "datasets_out/data", "out")
@@ -78,6 +76,7 @@ def submit(
     if job.runtime.kind != "ray":
         raise UsageError(f"{job_file}: runtime.kind is {job.runtime.kind!r}; to submit it set kind: ray and workers: N")
     from foil.cluster.commands.operators import ray_jobs
+    from foil.engine.storage.lease import SUBMISSION
 
     _know_keys(job.models.values())
     flags = [*(["--all"] if go_on else ()), *(["--retry-failed"] if retry_failed else ())]
@@ -93,6 +92,8 @@ def submit(
 
 def _know_keys(models: Iterable[Settings]) -> None:
     """Makes the keys of the job known, so that no file that holds one is sent."""
+    from foil.engine.models.endpoints import HostedSettings
+
     for model in models:
         for endpoint in model.all_endpoints() if isinstance(model, HostedSettings) else ():
             know_key(endpoint.api_key)

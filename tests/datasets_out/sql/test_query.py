@@ -23,7 +23,7 @@ from foil.datasets_out.notes.notes import put_note
 from foil.datasets_out.sql import scans
 from foil.datasets_out.sql.audits import AUDITS, put_rows
 from foil.datasets_out.sql.output_formats import to_csv, to_json, write_parquet
-from foil.datasets_out.sql.query import run_sql
+from foil.datasets_out.sql.query import WITHOUT_PANDAS, run_sql
 from foil.datasets_out.sql.query_process import connect
 from foil.datasets_out.sql.scans import TRIPLETS, CountedTopics, StoredRows, TripletBatches, may_name, one_topic
 from foil.datasets_out.sql.views import VIEWS, dataset, views_script
@@ -32,6 +32,9 @@ from foil.engine.topic import Verdict
 from foil.trainer.comparison.prompts import PromptResult
 from foil.trainer.comparison.results import Result, keep
 from tests.support.sample_run import PLOT, SHORT, SORT, make, rejected, topics
+
+ARROW = {"duckdb", "numpy", "pyarrow"}
+SLOW = {"asyncio", "openai", "pandas", "psutil", "pydantic", "ray", "torch"}
 
 EVALUATION = {
     **asdict(Result("pir", "mode: reversed", "p-MRR", "it's\u2028ours", 12, 4.5, -0.25, -1.0, 0.5)),
@@ -350,10 +353,22 @@ def test_the_views_script_needs_something_committed(tmp_path):
         views_script({"run": tmp_path})
 
 
-def test_asking_imports_no_heavy_library():
-    code = "import sys, foil.datasets_out.sql.query; print({'ray', 'torch', 'openai', 'duckdb'} & set(sys.modules))"
+@pytest.mark.parametrize(
+    ("code", "unwanted"),
+    [
+        (
+            "import foil.cluster.pages.rows, foil.cluster.commands.curators.sql, foil.datasets_out.sql.query",
+            ARROW | SLOW,
+        ),
+        (f"{WITHOUT_PANDAS}import foil.datasets_out.sql.query_process", SLOW),
+        ("import foil.cluster.__main__ as m, sys; sys.argv = ['foil', '--help']; m.run()", ARROW | SLOW | {"rich"}),
+    ],
+    ids=["asking", "answering", "help"],
+)
+def test_a_start_loads_no_library_that_it_does_not_use(code, unwanted):
+    code = f"{code}\nimport sys\nprint({unwanted!r} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    assert done.stdout.splitlines()[-1] == "set()"
 
 
 @pytest.mark.slow
