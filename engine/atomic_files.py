@@ -53,9 +53,6 @@ class FileSystem:
     def mkdir(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
 
-    def listdir(self, path: Path) -> list[str]:
-        return [entry.name for entry in path.iterdir()]
-
     def read(self, path: Path) -> bytes:
         return read_regular(path)
 

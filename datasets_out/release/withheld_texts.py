@@ -10,7 +10,6 @@ pass over the seeds.
 """
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
@@ -223,11 +222,6 @@ def found_texts(entries: Collection[Mapping[str, Any]], seeds: Iterable[Seed]) -
                 "corpus of the release"
             )
     return {entry["key"]: texts[entry["key"]] for entry in entries if entry["key"] in texts}
-
-
-def count_places(entries: Iterable[WithheldText]) -> Counter[str]:
-    """Entries by their place."""
-    return Counter(entry.place for entry in entries)
 
 
 def _spans(entry: Mapping[str, Any]) -> list[Piece]:

@@ -104,11 +104,6 @@ def _calls(text: str, attributes: Attributes) -> Mapping[str, int]:
     return {name: begin + offset for name, offset in facts.calls.items()}
 
 
-def call_names(text: str, attributes: Attributes) -> list[str]:
-    """The names of all calls, everyday ones too, in the order in which they first stand there."""
-    return [name for name in _calls(text, attributes) if len(name) > 3]
-
-
 def _offer_calls(text: str, attributes: Attributes) -> Iterable[str]:
     names = _calls(text, attributes)
     return [name for name in names if name in _NOTABLE_CALLS]

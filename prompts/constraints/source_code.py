@@ -400,4 +400,3 @@ _APPROACHES: Mapping[str, Callable[[_Reading], int]] = {
     "loop": lambda code: code.first("loop"),
     "recursion": _Reading.recursion,
 }
-APPROACHES = tuple(_APPROACHES)

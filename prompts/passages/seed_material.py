@@ -6,7 +6,7 @@ Models see the texts alone. The blocks are what `prompts.rules` makes views of.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from foil.engine.errors import Rejected
@@ -17,17 +17,12 @@ from foil.prompts.passages.blocks import (
     MAX_BLOCKS,
     MAX_TEXT,
     SourcePassage,
-    is_about,
-    is_judged,
     kind_of,
     may_answer,
     segment,
 )
 from foil.prompts.passages.readable import flaw_of
 from foil.prompts.passages.views import BlockIndex, View
-
-_MOST_OTHERS = 2
-_SHOWN_CHARS = 800
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,17 +56,6 @@ class SeedMaterial:
     def evidence(self) -> Evidence:
         """What answers the seed's query."""
         return evidence_from(self.positives)
-
-    def that_answers(self) -> SeedMaterial:
-        """The material without the judged positives that cannot be believed to answer (`blocks.is_about`).
-
-        Raises Rejected (`no_answer`) where no other is left.
-        """
-        query = self.seed.query
-        positives = tuple(s for s in self.positives if not is_judged(s.passage) or is_about(query, s.passage))
-        if not positives:
-            raise Rejected("no_answer", f"no judged passage has the words of the query {query[:200]!r}")
-        return replace(self, positives=positives)
 
     def number(self, purpose: str) -> int:
         """A number of 64 bits that follows from the seed and the purpose alone."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from itertools import chain
 from logging import getLogger
 from pathlib import Path
 from typing import TypeVar
@@ -20,7 +21,7 @@ from foil.engine.atomic_files import put_text
 from foil.engine.errors import UsageError
 from foil.engine.seeds.files.ledger import Ledger, ledger_lines
 from foil.engine.seeds.judged import read_qrels as read_judgments
-from foil.trainer.measures.judged import Qrels, Run
+from foil.trainer.measures.judged import Run
 from foil.trainer.measures.ranks import ranked
 
 LOG = getLogger(__name__)
@@ -44,29 +45,16 @@ def read_run(path: Path) -> dict[str, dict[str, float]]:
     return _read(path, _retrieval, _RUN)
 
 
-def write_qrels(path: Path, qrels: Qrels) -> None:
-    """Writes judgments that read back equal."""
-    put_text(path, "".join(_lines(qrels, lambda _, judged: (f"0 {d} {relevance}" for d, relevance in judged.items()))))
-
-
 def write_run(path: Path, run: Run, tag: str = "foil") -> None:
     """Writes a run, best first, with ranks from 1; scores read back equal."""
-    check_field(tag)
-
-    def entries(query: str, scores: Mapping[str, float]) -> Iterator[str]:
-        for rank, document in enumerate(ranked(run, query), start=1):
-            yield f"Q0 {document} {rank} {float(scores[document])!r} {tag}"
-
-    put_text(path, "".join(_lines(run, entries)))
-
-
-def _lines(
-    rows: Mapping[str, Mapping[str, V]], entries: Callable[[str, Mapping[str, V]], Iterator[str]]
-) -> Iterator[str]:
-    for query, documents in rows.items():
-        for name in (query, *documents):
-            check_field(name)
-        yield from (f"{query} {entry}\n" for entry in entries(query, documents))
+    for name in (tag, *chain.from_iterable((query, *scores) for query, scores in run.items())):
+        check_field(name)
+    lines = (
+        f"{query} Q0 {document} {rank} {float(scores[document])!r} {tag}\n"
+        for query, scores in run.items()
+        for rank, document in enumerate(ranked(run, query), start=1)
+    )
+    put_text(path, "".join(lines))
 
 
 def check_field(name: str) -> None:

@@ -13,12 +13,10 @@ from array import array
 from typing import IO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foil.engine.errors import SpoolError
 from foil.validators.overlap.word_runs import Hashes
 
-Shingles = NDArray[np.uint32]
 _BUFFER_BYTES = 1 << 18
 
 

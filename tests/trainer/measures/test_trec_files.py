@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foil.engine.errors import UsageError
-from foil.trainer.measures.trec_files import read_qrels, read_run, write_qrels, write_run
+from foil.trainer.measures.trec_files import read_qrels, read_run, write_run
 
 names = st.text(st.characters(exclude_categories=["Cc", "Cs", "Z"]), min_size=1, max_size=4)
 scores = st.floats(-1e30, 1e30)
@@ -25,18 +25,15 @@ def test_a_run_reads_back_equal_and_stands_best_first(tmp_path_factory, run):
 @given(st.dictionaries(names, st.dictionaries(names, st.integers(-2, 4), min_size=1), min_size=1))
 def test_judgments_read_back_equal(tmp_path_factory, qrels):
     path = tmp_path_factory.getbasetemp() / "qrels.txt"
-    write_qrels(path, qrels)
+    path.write_text("".join(f"{q} 0 {d} {r}\n" for q, judged in qrels.items() for d, r in judged.items()))
     assert read_qrels(path) == qrels
 
 
 def test_the_lines_are_trecs_and_other_tools_read_them(tmp_path):
     write_run(tmp_path / "run", {"q": {"a": 0.5, "b": 0.5, "c": 1.0}}, tag="ours")
-    write_qrels(tmp_path / "qrels", {"q": {"a": 1, "b": -1}})
     assert (tmp_path / "run").read_text() == "q Q0 c 1 1.0 ours\nq Q0 b 2 0.5 ours\nq Q0 a 3 0.5 ours\n"
-    assert (tmp_path / "qrels").read_text() == "q 0 a 1\nq 0 b -1\n"
-    with (tmp_path / "run").open() as run, (tmp_path / "qrels").open() as qrels:
+    with (tmp_path / "run").open() as run:
         assert pytrec_eval.parse_run(run) == {"q": {"c": 1.0, "b": 0.5, "a": 0.5}}
-        assert pytrec_eval.parse_qrel(qrels) == {"q": {"a": 1, "b": -1}}
 
 
 def test_blank_lines_tabs_and_further_fields_of_a_run_are_read(tmp_path):
@@ -87,6 +84,4 @@ def test_a_file_that_is_none_is_refused(tmp_path):
 def test_a_name_with_blanks_cannot_be_written(tmp_path, name):
     with pytest.raises(UsageError, match="cannot stand in a TREC file"):
         write_run(tmp_path / "run", {"q": {name: 1.0}})
-    with pytest.raises(UsageError, match="cannot stand in a TREC file"):
-        write_qrels(tmp_path / "qrels", {name: {"d": 1}})
     assert not list(tmp_path.iterdir())
