@@ -131,19 +131,8 @@ def _is_amount(value: Any) -> bool:
 
 
 def stored_reply(record: Mapping[str, Any]) -> Reply:
-    """A reply as an earlier version may have stored it: numbers that cannot be are guessed anew, at no cost."""
-    others = tuple((text, reason) for text, reason in record.get("others", ()))
-    try:
-        return Reply(**{**record, "others": others})
-    except ValueError:
-        tokens = sum(len(text) for text in (record["text"], *(text for text, _ in others))) // CHARACTERS_PER_TOKEN
-        sane = {name: value for name, value in record.items() if name not in _NUMBERS}
-        return Reply(**{**sane, "others": others, "completion_tokens": tokens, "guessed": True})
-
-
-_NUMBERS = {
-    "prompt_tokens", "completion_tokens", "cached_tokens", "attempts", "unsure", "cost_usd", "latency_s",
-}  # fmt: skip
+    """A reply as the journal has it."""
+    return Reply(**{**record, "others": tuple((text, reason) for text, reason in record["others"])})
 
 
 Ending = Literal["whole", "cut", "withheld", "broken", "unknown"]

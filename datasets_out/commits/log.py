@@ -452,8 +452,8 @@ class CommitLog:
     def _read_own(self, name: str) -> dict[str, Any] | None:
         """A document of this run; None if there is none. Raises CorruptDataError for one of another run."""
         body = self.read_sealed(name)
-        of_run = body.pop("fingerprint", None) if body else None  # those of earlier versions do not say
-        if of_run is not None and of_run != self.fingerprint():
+        of_run = body.pop("fingerprint", None) if body else None
+        if body is not None and of_run != self.fingerprint():
             raise CorruptDataError(f"{self.out / name} is of another run ({of_run}); restore this run's from a copy")
         return body
 

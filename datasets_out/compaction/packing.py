@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from foil.datasets_out.commits.encoding import RowWriter, read_rows
 from foil.datasets_out.commits.log import CommitLog
-from foil.datasets_out.commits.schema import RECORD_IDS, TABLES, record_key, with_all_columns
+from foil.datasets_out.commits.schema import RECORD_IDS, TABLES, record_key
 from foil.datasets_out.commits.snapshot import Snapshot
 from foil.datasets_out.commits.stored_rows import StoredSpan, TablePart
 from foil.datasets_out.commits.versions import Pack, PartitionRanges, StoredFile, Version, ids_name, pack_name
@@ -180,7 +180,7 @@ def _pack_table(log: CommitLog, table: str, rows: _Rows) -> StoredFile:
 
 
 def _rows(table: str, part: TablePart) -> pa.Table:
-    return with_all_columns(table, part.read(checked=True))
+    return part.read(checked=True).select(TABLES[table].names).cast(TABLES[table])
 
 
 def _compare(log: CommitLog, table: str, parts: Iterator[TablePart], pack: Path) -> None:

@@ -6,7 +6,6 @@ and nothing while a run holds the folder: the lease is taken first. Price: the r
 """
 
 import asyncio
-import shutil
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """What may go: a file, or the folder of a journal of an earlier version.
+    """What may go: a file.
 
     `kind`: `staging`, `orphan`, `journal`; `packed` (its rows lie in a pack), `version` (a manifest or a pack that
     neither the newest version nor a snapshot needs): those two go a day after they were written.
@@ -93,20 +92,13 @@ def _needed(log: CommitLog) -> set[str]:
 
 def _old_journals(out: Path, days: float) -> Iterator[Garbage]:
     committed = set(CommitLog(out).partitions())
-    for folder in sorted((out / "journal").glob("[0-9]" * 8)):
-        if int(folder.name) in committed:
-            stats = [path.stat() for path in folder.rglob("*") if path.is_file()]
-            if time.time() - max((each.st_mtime for each in stats), default=0.0) >= days * _DAY_S:
-                yield Garbage("journal", folder, sum(each.st_size for each in stats))
     for segment in undamaged_segments(open_store(out)):
         if committed.issuperset(segment.partitions) and time.time() - segment.modified >= days * _DAY_S:
             yield Garbage("journal", out / segment.key, segment.bytes)
 
 
 def _remove(log: CommitLog, path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    elif path.parent == log.out / DRAFTS:
+    if path.parent == log.out / DRAFTS:
         path.unlink(missing_ok=True)
     else:
         log.delete([path.relative_to(log.out).as_posix()])

@@ -2,7 +2,6 @@
 
     journal/WRITER-0000.log     what one process asked and was answered, of all its partitions; then WRITER-0001.log
     journal/closed/*.log        in a bucket: the same as one object, once it is closed
-    journal/00000007/*.log      runs of earlier versions: of partition 7 alone, read for ever, not written any more
 
 Promise: `put` returns when the reply would survive kill -9 and a power cut. A reply of a free model can be made again,
 so it is written but not waited for. `asked` and `begun` return when they would survive kill -9: on a disk at once, in a

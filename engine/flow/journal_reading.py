@@ -39,7 +39,6 @@ LOG = logging.getLogger(__name__)
 FOLDER = "journal"
 _CLOSED = f"{FOLDER}/closed"
 _SEGMENT = re.compile(rf"{FOLDER}/(?:closed/)?([^/]+)-([0-9]{{4,}})\.log")
-_EARLIER = re.compile(rf"{FOLDER}/([0-9]{{8}})/[^/]+\.log")
 _TAIL_BYTES = 96
 """More than the last record of a closed stream is long."""
 _STATE_WINDOW = 8 << 20
@@ -102,16 +101,12 @@ class JournalIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._segments: dict[str, Segment] = {}
-        self._earlier: dict[int, list[str]] = {}
         self._looking, self._looked = Lock(), False
 
     def look(self, but_of: str = "") -> None:
         """Takes note of what is there now, but for streams of writers whose names begin with `but_of`."""
-        self._earlier.clear()
         for stream in _streams(self._store):
-            if found := _EARLIER.fullmatch(stream.key):
-                self._earlier.setdefault(int(found[1]), []).append(stream.key)
-            elif _SEGMENT.fullmatch(stream.key) and not (but_of and stream.key.rpartition("/")[2].startswith(but_of)):
+            if _SEGMENT.fullmatch(stream.key) and not (but_of and stream.key.rpartition("/")[2].startswith(but_of)):
                 segment = self._segments.setdefault(stream.key, Segment(stream.key))
                 if segment.bytes != stream.bytes:
                     _look_at(self._store, segment, stream)
@@ -122,7 +117,7 @@ class JournalIndex:
 
     def partitions(self) -> list[int]:
         """Those that have a record."""
-        return sorted({*self._earlier, *chain.from_iterable(each.partitions for each in self._segments.values())})
+        return sorted(set(chain.from_iterable(each.partitions for each in self._segments.values())))
 
     def replies(self, partition: int, *, but_of: str = "", anew: bool = True) -> dict[str, Reply]:
         """The first reply to each request of a partition, after another look, the first at least.
@@ -146,8 +141,6 @@ class JournalIndex:
 
     def facts(self, partition: int) -> Iterator[dict[str, Any]]:
         """The replies of a partition, and the digests of its seeds before the first of each stream."""
-        for key in self._earlier.get(partition, ()):
-            yield from _earlier_facts(self._store, key, whole=True)
         for segment in self.segments():
             if segment.has(partition):
                 yield from _facts_in(self._store, segment, partition)
@@ -208,9 +201,7 @@ def possibly_paid_twice(store: Store) -> int:
 
     Reads the last record of a stream that was closed; of another, the last few MB.
     """
-    earlier = (stream for stream in _streams(store) if _EARLIER.fullmatch(stream.key))
-    writers = (_open_requests(store, streams) for streams in _by_writer(store).values())
-    return sum(_unanswered_earlier(store, stream) for stream in earlier) + sum(writers)
+    return sum(_open_requests(store, streams) for streams in _by_writer(store).values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,13 +252,9 @@ def undamaged_segments(store: Store) -> Iterator[Segment]:
     return (segment for segment in index.segments() if not segment.damaged)
 
 
-def _all_keys(store: Store) -> Iterator[str]:
-    return (stream.key for stream in _streams(store))
-
-
 def _streams(store: Store) -> list[StoredObject]:
     """All that is of a journal, in order of key. Of a stream that was being gathered, the one object."""
-    found = [each for each in store.streams(FOLDER) if _EARLIER.fullmatch(each.key) or _SEGMENT.fullmatch(each.key)]
+    found = [each for each in store.streams(FOLDER) if _SEGMENT.fullmatch(each.key)]
     closed = list(store.list_objects(_CLOSED))
     names = {each.key.rpartition("/")[2] for each in closed}
     return [each for each in found if each.key.rpartition("/")[2] not in names] + closed
@@ -360,7 +347,7 @@ def _note(segment: Segment, at: int, line: bytes) -> None:
         return
     partition, body = record
     segment.ended = segment.ended or body.startswith(b'{"index":')
-    if partition is None or partition == WHOLE:
+    if partition == WHOLE:
         return
     ranges = segment.ranges.setdefault(partition, array("q"))
     if not is_kept(body):
@@ -460,35 +447,14 @@ def _replay(lines: Iterable[tuple[int, bytes]], *, known: bool) -> InFlight | No
         partition, body = record
         if body.startswith(b'{"state":'):
             state = InFlight()
-        if state and partition is not None:
+        if state:
             state.apply(partition, parsed(body))
     return state
 
 
 def _reply_places(store: Store) -> Iterator[tuple[str, tuple[Store, str, int, int]]]:
-    for key in _all_keys(store):
-        for at, line in _lines(store, key):
+    for stream in _streams(store):
+        for at, line in _lines(store, stream.key):
             record = checked(line)
             if record and record[1].startswith(b'{"reply":'):
-                yield parsed(record[1])["reply"]["request_id"], (store, key, at, len(line))
-
-
-# runs of earlier versions
-
-
-def _earlier_facts(store: Store, key: str, *, whole: bool = False) -> Iterator[dict[str, Any]]:
-    """The records that check. With `whole`, raises CorruptDataError for one that does not and was once finished."""
-    for number, (_, line) in enumerate(_lines(store, key), start=1):
-        if record := checked(line):
-            yield parsed(record[1])
-        elif whole and not is_unfinished(line):
-            raise _unreadable(store, key, number)
-
-
-def _unanswered_earlier(store: Store, stream: StoredObject) -> int:
-    if closing := _closing(store, stream):
-        return int(closing[1]["end"])
-    state = InFlight()
-    for fact in _earlier_facts(store, stream.key):
-        state.apply(WHOLE, fact)
-    return state.asked.total()
+                yield parsed(record[1])["reply"]["request_id"], (store, stream.key, at, len(line))

@@ -3,8 +3,7 @@
     5c0e6a3f 7 {"reply": {...}}     CRC32 of the rest, the partition, one fact
     91d2f07b - {"state": {...}}     of the whole stream: what was in flight here, so that a reader can begin here
 
-A record that does not check is as if it were never written, where a kill or a power cut explains it. Records of runs
-of earlier versions name no partition: their folder does.
+A record that does not check is as if it were never written, where a kill or a power cut explains it.
 """
 
 import json
@@ -32,13 +31,11 @@ def line_of(partition: int, body: Mapping[str, Any]) -> bytes:
     return b"%08x %b\n" % (zlib.crc32(data), data)
 
 
-def checked(line: bytes) -> tuple[int | None, bytes] | None:
-    """The partition of a line that checks (None in records of earlier versions), and its body as JSON; else None."""
+def checked(line: bytes) -> tuple[int, bytes] | None:
+    """The partition of a line that checks, and its body as JSON; else None."""
     crc, _, data = line.partition(b" ")
     if not data.endswith(b"\n") or crc != b"%08x" % zlib.crc32(data[:-1]):
         return None
-    if data.startswith(b"{"):
-        return None, data[:-1]
     name, _, body = data[:-1].partition(b" ")
     return (WHOLE if name == b"-" else int(name)), body
 

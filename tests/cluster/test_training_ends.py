@@ -15,7 +15,7 @@ from foil.cluster.endings import run_command
 from foil.engine.atomic_files import held
 from foil.trainer.run.logs import LogRow
 from foil.trainer.run.publish import find_warnings
-from tests.support.damage import as_earlier_versions_wrote, flip_bit, truncate
+from tests.support.damage import flip_bit, truncate
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, tiny_bert, topic
 
@@ -86,15 +86,6 @@ def test_a_damaged_model_is_never_taken_for_trained_nor_used(out, ending, damage
     for command, settings in (("train", ()), ("evaluate", ()), ("mine", (mine,))):
         code, words = ending(command, out, *settings)
         assert (code, f"remove {out / 'model'} and train again" in words) == (6, True), words
-
-
-def test_a_model_of_an_earlier_version_is_used_with_a_warning(out, ending):
-    as_earlier_versions_wrote(out / "model")
-    for command, settings in (("train", ()), ("evaluate", ()), ("mine", (f"model={out / 'model'}",))):
-        code, words = ending(command, out, *settings)
-        assert (code, "kept no checksums" in words) == (0, True), words
-    truncate(out / "model" / "model.safetensors")
-    assert ending("evaluate", out).code == 6
 
 
 DIVERGING = ("train.schedule.learning_rate=100", "train.schedule.weight_decay=1000", "train.schedule.steps=60")

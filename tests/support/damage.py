@@ -1,6 +1,5 @@
 """Damage to files, as disks and hands do it."""
 
-import json
 from pathlib import Path
 
 
@@ -15,10 +14,3 @@ def truncate(path: Path, share: float = 0.5) -> None:
     """Cuts a file to a share of its bytes."""
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * share)])
-
-
-def as_earlier_versions_wrote(model: Path) -> None:
-    """Takes the checksums out of a published model's foil.json."""
-    facts = json.loads((model / "foil.json").read_text())
-    del facts["files"], facts["sha256"]
-    (model / "foil.json").write_text(json.dumps(facts))

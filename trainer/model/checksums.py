@@ -3,11 +3,10 @@
     save_weights, save_state -> write_checksums -> checksums.json -> check_folder -> load
     publish                  -> digests_of, sealed -> foil.json   -> check_model  -> load
 
-Price: one more read of the files, in a stream. What Foil wrote before it kept them is used, with a warning.
+Price: one more read of the files, in a stream.
 """
 
 import hashlib
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,6 @@ from foil.engine.atomic_files import read_json, write_json
 from foil.engine.errors import CorruptDataError, UsageError
 from foil.engine.ids import canonical_json, sha256_hex
 from foil.trainer.text_templates import TextTemplate
-
-LOG = logging.getLogger(__name__)
 
 CHECKSUMS = "checksums.json"
 FACTS = "foil.json"
@@ -64,13 +61,7 @@ def write_checksums(folder: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Checks a folder by its checksums.json; a folder of an earlier version, which has none, gets a warning.
-
-    Raises CorruptDataError if a file is gone, differs or is named nowhere.
-    """
-    if not (folder / CHECKSUMS).exists():
-        LOG.warning("%s was written by a Foil that kept no checksums, so damage in it would not be seen", folder)
-        return
+    """Checks a folder by its checksums.json. Raises CorruptDataError if a file is gone, differs or is named nowhere."""
     stated = read_json(folder / CHECKSUMS)
     damage = _find_damage(folder, stated)
     unnamed = {path.name for path in folder.iterdir()} - {CHECKSUMS, *stated} if not damage else set()
@@ -86,13 +77,10 @@ def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
 def check_model(folder: Path) -> dict[str, Any]:
     """The facts of a published model whose files are whole; the card and the drawings are not checked.
 
-    Raises UsageError if there is no model, CorruptDataError if foil.json or a file of the model is damaged. A model of
-    an earlier version, which has no checksums, gets a warning.
+    Raises UsageError if there is no model, CorruptDataError if foil.json or a file of the model is damaged.
     """
     facts = read_facts(folder)
-    if "files" not in facts:
-        LOG.warning("%s was published by a Foil that kept no checksums, so damage in it would not be seen", folder)
-    elif damage := _find_damage(folder, facts["files"]):
+    if damage := _find_damage(folder, facts["files"]):
         raise CorruptDataError(f"the model {folder} is damaged: {damage}; {_remedy(folder)}")
     return facts
 
@@ -107,9 +95,8 @@ def read_facts(folder: Path) -> dict[str, Any]:
     facts = read_json(folder / FACTS)
     if not isinstance(facts, dict) or not isinstance(facts.get("template"), dict) or "fingerprint" not in facts:
         raise CorruptDataError(f"{folder / FACTS} does not hold the facts of a model; {_remedy(folder)}")
-    seal = facts.get(_SEAL)
     body = {name: value for name, value in facts.items() if name != _SEAL}
-    if (seal is not None or "files" in facts) and seal != _seal_of(body):
+    if facts.get(_SEAL) != _seal_of(body):
         raise CorruptDataError(f"{folder / FACTS} has changed since it was published; {_remedy(folder)}")
     return facts
 

@@ -33,7 +33,7 @@ from foil.trainer.evaluation.validation import Measurement
 class LogRow:
     """One step, counted from 1; speeds are over all workers, tokens without padding.
 
-    `equal_scores_loss` is its loss if all candidates scored the same, 0 where an earlier version wrote none.
+    `equal_scores_loss` is its loss if all candidates scored the same.
     """
 
     step: int
@@ -44,7 +44,7 @@ class LogRow:
     seconds: float
     topics_per_s: float
     tokens_per_s: float
-    equal_scores_loss: float = 0.0
+    equal_scores_loss: float
 
 
 class Logs:

@@ -113,7 +113,7 @@ def find_warnings(rows: Sequence[LogRow]) -> list[str]:
 
     A model that learned nothing: over the last tenth of the steps the mean loss lies within 2 % of the mean of
     log(number of candidates of an anchor), the loss of a model to which all candidates are alike
-    (`losses.equal_scores_losses`). Steps that an earlier version logged do not count.
+    (`losses.equal_scores_losses`).
     A loss of nothing: that mean lies below NOTHING_LEFT, so that no candidate was left to learn from.
     """
     end = rows[-max(1, len(rows) // 10) :]

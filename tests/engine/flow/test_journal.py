@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import tempfile
-import zlib
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,15 +19,12 @@ from foil.engine.flow import journal_reading as reading
 from foil.engine.flow.journal import Journal, PartitionJournal
 from foil.engine.flow.journal_reading import (
     JournalIndex,
-    ReplyArchive,
     damage,
     left_open,
     paid_replies,
     paid_seeds,
     possibly_paid_twice,
 )
-from foil.engine.flow.journal_records import reply_fact
-from foil.engine.ids import canonical_json
 from foil.engine.requests import Reply
 from foil.engine.storage.local_store import LocalStore
 
@@ -448,49 +444,3 @@ def test_a_kill_at_any_point_costs_no_reply_that_was_acknowledged(tmp_path, poin
         assert found == {str(number) for number in range(60)}
         assert [harmless for _, _, harmless in damage(LocalStore(folder))].count(False) == 0
     assert deaths >= 5
-
-
-def earlier_line(fact: dict[str, object]) -> bytes:
-    """A record as versions before streams wrote it."""
-    data = canonical_json(fact).encode()
-    return b"%08x %b\n" % (zlib.crc32(data), data)
-
-
-def write_earlier(folder: Path) -> None:
-    """A journal in the layout of earlier versions: partition 2 was opened twice, once by a process that died."""
-    facts = {
-        "00000002/10-aa.log": [
-            {"seeds": "d2"},
-            {"asked": "1"},
-            reply_fact(Reply("1", "one", cost_usd=1.0)),
-            {"end": 0},
-        ],
-        "00000002/11-bb.log": [{"seeds": "d2"}, {"asked": "2"}, {"begun": "s"}, reply_fact(Reply("3", "three"))],
-        "00000004/10-cc.log": [{"seeds": "d4"}, {"asked": "4"}, {"end": 1}],
-    }
-    for name, records in facts.items():
-        path = folder / "journal" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"".join(map(earlier_line, records)))
-
-
-def test_the_journals_of_earlier_versions_are_read_beside_the_new(tmp_path):
-    write_earlier(tmp_path)
-    store = LocalStore(tmp_path)
-    journal = Journal(store, "00000009")
-    part = journal.open(2, "d2", again=False)
-    assert [part.get("1"), part.get("2"), part.get("3")] == [Reply("1", "one", cost_usd=1.0), None, Reply("3", "three")]
-    put(part, "2")
-    again = opened(tmp_path, 2)
-    assert [bool(again.get(name)) for name in "123"] == [True, True, True]
-    assert possibly_paid_twice(store) == 2
-    assert sorted(reply.request_id for reply in paid_replies(store, ())) == ["1", "2", "3"]
-    assert paid_seeds(store, ()) == {2: "d2"}
-    assert ReplyArchive([store]).find("1").reused
-    assert ReplyArchive([store]).find("2").text == "text of 2"
-    assert kinds_of_damage(tmp_path) == []
-    path = tmp_path / "journal" / "00000002" / "10-aa.log"
-    path.write_bytes(path.read_bytes().replace(b'"one"', b'"onX"'))
-    assert [key for key, _, _ in damage(store)] == ["journal/00000002/10-aa.log"]
-    with pytest.raises(CorruptDataError, match=r"00000002/10-aa\.log: record 3 does not match"):
-        opened(tmp_path, 2)

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foil.engine.errors import ModelError, ModelOutageError, OversizeReplyError, TransientModelError
-from foil.engine.flow.journal_records import WHOLE, checked, line_of, parsed
 from foil.engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from foil.engine.models import retry
 from foil.engine.models.endpoints import HostedSettings
@@ -141,36 +140,6 @@ def test_absurd_usage_is_guessed_before_it_counts_and_the_run_ends_well(tmp_path
     assert 0 < summary.counts.cost_usd < 0.01
     assert all(reply["guessed"] and reply["cost_usd"] > 0 for reply in read_replies(tmp_path / "journal"))
     assert len(re.findall("are guessed from their characters", caplog.text)) == 1
-
-
-@pytest.mark.parametrize(
-    "broken", [{"prompt_tokens": 2**63, "cost_usd": 1e13}, {"cost_usd": -2.0, "cached_tokens": -7}]
-)
-def test_a_run_whose_journal_holds_absurd_numbers_resumes(tmp_path, broken):
-    answers = chain(repeat(http(completion()), 6), repeat(http(b"{}", "401 No"), 2), repeat(http(completion())))
-    with answering(lambda _: next(answers)) as server:
-        assert run(tmp_path, server.url, 10).exit_code == 9
-        assert spoil(tmp_path / "journal", broken) == 6
-        summary = run(tmp_path, server.url, 10, {"usd": 1.0}, price={"prompt": 2.0, "completion": 2.0})
-        assert server.requests == 12
-    assert (summary.complete, summary.exit_code) == (True, 0)
-    assert 0 <= summary.counts.cost_usd < 1
-    sound(tmp_path, 10)
-
-
-def spoil(journal, numbers):
-    """Puts the numbers into every reply, as a version that did not check them may have; how many."""
-    spoilt = 0
-    for path in journal.glob("*.log"):
-        records = [checked(line) for line in path.open("rb")]
-        facts = [(partition, parsed(body)) for partition, body in records if partition != WHOLE]
-        for _, fact in facts:
-            if "reply" in fact:
-                fact["reply"].update(numbers)
-                fact["reply"].pop("guessed", None)
-                spoilt += 1
-        path.write_bytes(b"".join(line_of(partition, fact) for partition, fact in facts))
-    return spoilt
 
 
 @pytest.mark.parametrize("pause", ["nan", "inf", "0"])

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from foil.datasets_out.commits.log import CommitLog
 from foil.engine import crash_points as crash
 from foil.engine.errors import UsageError
 from foil.engine.flow.journal_reading import possibly_paid_twice
-from foil.engine.flow.journal_records import WHOLE, checked
+from foil.engine.flow.journal_records import checked
 from foil.engine.flow.limits import Limits, RuntimeSettings
 from foil.engine.flow.progress import status
 from foil.engine.runtime import supervisor
@@ -196,22 +195,6 @@ def test_the_journals_of_committed_partitions_are_not_read_on_resume(tmp_path, p
     path.write_bytes(b"".join(b"x" * len(line) if checked(line)[0] in committed else line for line in lines))
     assert job(tmp_path, limits={"budget": {"calls": 40}}).complete
     assert digest(tmp_path) == plain
-
-
-def test_a_run_with_journals_of_an_earlier_version_goes_on_and_pays_for_none_of_them_again(tmp_path, plain):
-    bill = tmp_path / "bill"
-    assert job(tmp_path, model=Echo(bill), limits={"budget": {"calls": 21}}).exit_code == 4
-    [path] = (tmp_path / "journal").glob("*.log")
-    for partition, body in map(checked, path.read_bytes().splitlines(keepends=True)):
-        if partition != WHOLE:
-            folder = tmp_path / "journal" / f"{partition:08d}"
-            folder.mkdir(exist_ok=True)
-            with (folder / "1-ab.log").open("ab") as file:
-                file.write(b"%08x %b\n" % (zlib.crc32(body), body))
-    path.unlink()
-    assert job(tmp_path, model=Echo(bill), limits={"budget": {"calls": 40}}).complete
-    assert (len(billed(bill)), digest(tmp_path)) == (40, plain)
-    assert possibly_paid_twice(open_store(tmp_path)) == 0
 
 
 def test_a_reader_that_fails_stops_the_run_after_what_it_read(tmp_path):

@@ -1,4 +1,4 @@
-"""Checksums of checkpoints and models: damage is seen before use, and what earlier versions wrote is still used."""
+"""Checksums of checkpoints and models: damage is seen before use."""
 
 import shutil
 from functools import partial
@@ -10,7 +10,7 @@ from foil.engine.errors import CorruptDataError
 from foil.trainer.model.checkpoint import load_weights, publish, save_weights
 from foil.trainer.model.published_model import fingerprint_of, read_published_model
 from foil.trainer.run.fit import train
-from tests.support.damage import as_earlier_versions_wrote, flip_bit
+from tests.support.damage import flip_bit
 from tests.support.training import StoppedError, fitted, load, settings_for
 
 
@@ -67,14 +67,6 @@ def test_a_file_without_a_checksum_is_damage(resume, checkpoints, caplog):
     assert "no checksum for moments.safetensors" in caplog.text
 
 
-def test_checkpoints_of_earlier_versions_resume_with_a_warning(resume, stopped, checkpoints, caplog):
-    for step in (2, 4):
-        (checkpoints / f"step-{step:08d}" / "checksums.json").unlink()
-    _, weights = resume(checkpoints)
-    assert "kept no checksums" in caplog.text
-    assert all(torch.equal(weights[key], value) for key, value in stopped[1].items())
-
-
 def test_damaged_weights_of_a_measured_step_are_refused(bert, tmp_path):
     model, folder = load(bert), tmp_path / "checkpoints" / "dev" / "step-00000002"
     publish(folder, lambda draft: save_weights(model, draft))
@@ -84,7 +76,7 @@ def test_damaged_weights_of_a_measured_step_are_refused(bert, tmp_path):
         load_weights(folder, model)
 
 
-def test_a_published_model_is_checked_and_an_earlier_one_is_taken_with_a_warning(bert, view, tmp_path, caplog):
+def test_a_published_model_is_checked(bert, view, tmp_path):
     settings = settings_for(bert, steps=2)
     model = train(settings, view, tmp_path).model
     fingerprint = fingerprint_of(settings, view.digest)
@@ -99,8 +91,3 @@ def test_a_published_model_is_checked_and_an_earlier_one_is_taken_with_a_warning
     for use in (lambda: read_published_model(tmp_path, fingerprint), lambda: load(model)):
         with pytest.raises(CorruptDataError, match=f"model.safetensors has changed.*remove {model}"):
             use()
-    as_earlier_versions_wrote(model)
-    caplog.clear()
-    read_published_model(tmp_path, fingerprint)
-    load(model)
-    assert caplog.text.count("kept no checksums") == 2
