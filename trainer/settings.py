@@ -255,6 +255,10 @@ class TrainSettings(Settings):
         return merge_settings(values, PRESETS[preset])
 
 
+TOPIC_MEASURES = ("both_views", "should_fall", "should_stay", "net", "plain_ndcg", "plain_rr", "instructed_ndcg")
+"""What a run's own topics are measured by."""
+
+
 class RerankSettings(Settings):
     """Candidate lists with their texts (the JSON of rank_llm) and TREC judgments."""
 

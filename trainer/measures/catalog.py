@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from foil.engine.errors import UsageError
 from foil.trainer.measures.following.both_views import BothViews
+from foil.trainer.measures.following.judged_views import JudgedChange, JudgedViews, NetChange, OfQueries
 from foil.trainer.measures.following.p_mrr import PMRR
 from foil.trainer.measures.following.robustness import Robustness
 from foil.trainer.measures.following.sicr import SICR
@@ -52,9 +53,16 @@ MEASURES: Mapping[str, tuple[str, Callable[..., Measure]]] = {
     "ideal WISE(released,K=20,N=4)": (rf"(?P<ideal>ideal) {_WISE}", WISE),
     "Robustness@k(mode)": (rf"Robustness{_CUTOFF}(?:\((?P<mode>{_MODE})\))?", Robustness),
     "both views": (r"both views", BothViews),
+    "both_views": (r"both_views", JudgedViews),
+    "should_fall": (r"should_(?P<direction>fall)", JudgedChange),
+    "should_stay": (r"should_(?P<direction>stay)", JudgedChange),
+    "net": (r"net", NetChange),
+    "plain_ndcg@k": (rf"(?P<queries>plain)_(?P<measure>ndcg)(?:{_CUTOFF})?", OfQueries),
+    "plain_rr@k": (rf"(?P<queries>plain)_(?P<measure>rr)(?:{_CUTOFF})?", OfQueries),
+    "instructed_ndcg@k": (rf"(?P<queries>instructed)_(?P<measure>ndcg)(?:{_CUTOFF})?", OfQueries),
 }
 """spelling -> (pattern of names, what makes the measure of the pattern's groups); what stands in brackets, and the
-cutoff of nDCG, AP and RR, may be left out."""
+cutoff of nDCG, AP and RR, may be left out. Those with a line below are of topics, which judge both ways."""
 
 
 def measure_named(name: str) -> Measure:

@@ -71,6 +71,8 @@ def quiet(what: str, done: int, total: int) -> None:
 def ranking_of(system: System, benchmark: Benchmark, depth: int) -> Run:
     """The system's `depth` documents of each query, less those that the benchmark excludes for it."""
     run, excluded = system.rank(benchmark, depth), benchmark.excluded
+    if not excluded:
+        return run
     return {
         query: {name: score for name, score in scores.items() if name not in excluded[query]} if query in excluded
         else scores

@@ -35,9 +35,13 @@ class BothViews(PairedMeasure):
         for first, second in combinations(instructed, 2):
             own, others = removed_documents(qrels, first, second), removed_documents(qrels, second, first)
             if own and others:
-                scores = [_against_each_other(run, query, own, others) for query in (first, second)]
-                found.append(float(np.mean(both_views(np.array(scores)))))
+                found.append(float(np.mean(views_of(run, (first, second), own, others))))
         return found
+
+
+def views_of(run: Run, queries: Sequence[str], own: Sequence[str], others: Sequence[str]) -> NDArray[np.bool_]:
+    """Whether two queries rank each document of the one against each of the other their way, [own, others]."""
+    return both_views(np.array([_against_each_other(run, query, own, others) for query in queries]))
 
 
 def _against_each_other(run: Run, query: str, own: Sequence[str], others: Sequence[str]) -> list[Floats]:
