@@ -16,8 +16,10 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 
 from rich.console import Console
 from rich.table import Table
@@ -25,15 +27,14 @@ from rich.table import Table
 from benchmarks.objectives import REPO, settings_of, shortened
 from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
 from foil.datasets_out.training.sources import TopicSource
-from foil.datasets_out.training.training_view import SplitSettings, TrainingView
+from foil.datasets_out.training.training_view import SplitSettings, TopicGroup, TrainingView
 from foil.prompts.constraints.constraint import constraints_of
-from foil.trainer.evaluation.evaluate import compare, evaluate, means
+from foil.trainer.comparison.topics import gains, score_topics
+from foil.trainer.comparison.weights import EncoderSystem
 from foil.trainer.model.encoder import Encoder, load_starting_encoder
 from foil.trainer.run.fit import fit
-from foil.trainer.settings import EncodeSettings, EvaluateSettings
 
 FAMILIES = ("section", "code_sample", "parameter", "namespace", "library")
-MEASURED = EvaluateSettings(encode=EncodeSettings(max_tokens=160))
 RESAMPLES = 2000
 
 
@@ -70,6 +71,11 @@ def trained(folder: Path, base: Path, options: argparse.Namespace) -> Encoder:
     return encoder
 
 
+def both_views(encoder: Encoder, groups: Sequence[TopicGroup]) -> Mapping[str, float]:
+    """By topic."""
+    return score_topics(EncoderSystem("", encoder), groups).values[""]["both_views"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", nargs="+", default=FAMILIES)
@@ -92,19 +98,17 @@ def main() -> None:
         if unseen := set(options.families) - {family for family, found in standing.items() if len(found) > 1}:
             raise SystemExit(f"no topics have {', '.join(unseen)}; families of these are {', '.join(sorted(standing))}")
         untrained = load_starting_encoder(settings_of("sum", ("P",), 0, options, base))
-        of_base = evaluate(untrained, groups, MEASURED)["both_views"]
-        of_all = evaluate(trained(everything, base, options), groups, MEASURED)["both_views"]
+        of_base = both_views(untrained, groups)
+        of_all = both_views(trained(everything, base, options), groups)
         for family in options.families:
             blind = trained(topics(options.out, options.seeds, family), base, options)
-            of_blind = evaluate(blind, groups, MEASURED)["both_views"]
+            of_blind = both_views(blind, groups)
             own = sorted(standing[family] & of_base.keys())
-            before, without, seen = (
-                {"both_views": {t: scores[t] for t in own}} for scores in (of_base, of_blind, of_all)
-            )
-            (brought,) = compare(without, seen, RESAMPLES)
-            start = means(before)["both_views"]
+            without, seen = ({"both_views": {t: scores[t] for t in own}} for scores in (of_blind, of_all))
+            brought = gains(without, seen, RESAMPLES)["both_views"]
+            start, blind_mean = 100 * fmean(of_base[t] for t in own), brought.value - brought.difference
             told = f"{brought.difference:+.1f} [{brought.low:+.1f}, {brought.high:+.1f}]"
-            table.add_row(family, str(len(own)), *(f"{v:.1f}" for v in (start, brought.trained, brought.base)), told)
+            table.add_row(family, str(len(own)), *(f"{v:.1f}" for v in (start, brought.value, blind_mean)), told)
             print(json.dumps({"family": family, "start": start, **asdict(brought)}), flush=True)
     if not options.json:
         Console(width=120).print(table)

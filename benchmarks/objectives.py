@@ -24,8 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -38,14 +37,17 @@ from foil.datasets_out.commits.snapshot import load_snapshot
 from foil.datasets_out.training.sources import TopicSource
 from foil.datasets_out.training.training_view import SplitSettings, TrainingView
 from foil.engine.ids import canonical_json, sha256_hex
-from foil.trainer.evaluation.evaluate import compare, evaluate
-from foil.trainer.model.encoder import load_starting_encoder
+from foil.trainer.benchmarks.benchmark import Benchmark
+from foil.trainer.benchmarks.catalog import benchmarks_of
+from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.comparison.scores import Values, score
+from foil.trainer.comparison.topics import gains, score_topics
+from foil.trainer.comparison.weights import EncoderSystem
+from foil.trainer.model.encoder import Encoder, load_starting_encoder
 from foil.trainer.run.fit import fit
 from foil.trainer.settings import (
     EncodeSettings,
-    EvaluateSettings,
     LossSettings,
-    RerankSettings,
     RetentionSettings,
     ScheduleSettings,
     TrainSettings,
@@ -56,6 +58,7 @@ DL19 = Path(os.environ.get("FOIL_SHARED_DATA", REPO.parent / "shared/data")) / "
 SETS = (("P",), ("I",), ("IQ",), ("P", "I"), ("P", "IQ"), ("I", "IQ"), ("P", "I", "IQ"))
 OBJECTIVES = [("sum", blocks) for blocks in SETS] + [("multivariate", blocks) for blocks in SETS if len(blocks) > 1]
 CANDIDATES = 50
+RESAMPLES = 2000
 COLUMNS = {
     "both_views": "both views",
     "should_fall": "should fall",
@@ -90,14 +93,25 @@ def shortened(layers: int, folder: Path) -> Path:
     return folder / f"minilm-{layers}"
 
 
-def first_candidates(folder: Path) -> RerankSettings | None:
+def first_candidates(folder: Path) -> Benchmark | None:
     """DL19's lists cut to their first candidates, where they are at hand."""
     lists = DL19 / "bm25_top100/retrieve_results_dl19.json"
     if not lists.exists():
         return None
     cut = [{**row, "hits": row["hits"][:CANDIDATES]} for row in json.loads(lists.read_text(encoding="utf-8"))]
     (folder / "hits.json").write_text(json.dumps(cut), encoding="utf-8")
-    return RerankSettings(hits=folder / "hits.json", qrels=DL19 / "qrels/qrels.dl19-passage.txt")
+    qrels = DL19 / "qrels/qrels.dl19-passage.txt"
+    [found] = benchmarks_of(BenchmarkSource(kind="rank_llm", path=folder / "hits.json", qrels=qrels))
+    return found
+
+
+def measured(encoder: Encoder, view: TrainingView, lists: Benchmark | None) -> Mapping[str, Values]:
+    """All measures on the held-out topics, and nDCG@10 of the lists re-ranked."""
+    system = EncoderSystem("encoder", encoder)
+    values = dict(score_topics(system, view.read_all("heldout")).values[system.name])
+    for found in score([lists] if lists else [], [system], (), CANDIDATES):
+        values["rerank_ndcg"] = found.values[system.name]["nDCG@10"]
+    return values
 
 
 def settings_of(combine: Any, blocks: Any, seed: int, options: argparse.Namespace, base: Path) -> TrainSettings:
@@ -133,18 +147,18 @@ def runs(options: argparse.Namespace) -> Iterator[tuple[int, str, tuple[str, ...
 
 
 def one_run(
-    settings: TrainSettings, view: TrainingView, measured: EvaluateSettings, base_scores: Any, checkpoints: Path
+    settings: TrainSettings, view: TrainingView, lists: Benchmark | None, base_scores: Any, checkpoints: Path
 ) -> Row:
     encoder, base = load_starting_encoder(settings), load_starting_encoder(settings)
     started = time.perf_counter()
     losses = fit(encoder, base, settings, view, checkpoints)
     seconds = time.perf_counter() - started
-    scores = evaluate(encoder, view.read_all("heldout"), measured)
     measures = {
-        line.measure: {key: round(value, 2) for key, value in asdict(line).items() if key != "measure"}
-        for line in compare(base_scores, scores, measured.resamples)
-        if line.measure in COLUMNS
-    }
+        name: {"queries": line.count, "base": round(line.value - line.difference, 2), "trained": round(line.value, 2),
+               "difference": round(line.difference, 2), "low": round(line.low, 2), "high": round(line.high, 2)}
+        for name, line in gains(base_scores, measured(encoder, view, lists), RESAMPLES).items()
+        if name in COLUMNS
+    }  # fmt: skip
     last_loss = round(sum(losses[-10:]) / len(losses[-10:]), 4)
     return {"seconds": round(seconds), "last_loss": last_loss, "measures": measures}
 
@@ -153,9 +167,7 @@ def grid(options: argparse.Namespace, folder: Path) -> None:
     view, base = topics(options.out, options.source_seeds), shortened(options.layers, folder)
     key = budget(options, view.digest)
     finished_runs = {(row["key"], row["seed"], row["objective"]) for row in rows_in(options.rows)}
-    measured = EvaluateSettings(encode=EncodeSettings(max_tokens=160))
-    if not options.quick:
-        measured = measured.model_copy(update={"rerank": first_candidates(folder)})
+    lists = None if options.quick else first_candidates(folder)
     base_scores = None
     for seed, combine, blocks in runs(options):
         name = name_of(combine, blocks)
@@ -163,11 +175,11 @@ def grid(options: argparse.Namespace, folder: Path) -> None:
             continue
         settings = settings_of(combine, blocks, seed, options, base)
         if base_scores is None:
-            base_scores = evaluate(load_starting_encoder(settings), view.read_all("heldout"), measured)
+            base_scores = measured(load_starting_encoder(settings), view, lists)
         checkpoints = options.out / "grid" / f"{key}-{seed}-{name.replace(', ', '-').replace(' ', '-')}"
         row = {"key": key, "seed": seed, "objective": name, "layers": options.layers, "steps": options.steps}
         row |= {"topics": options.topics, "rate": options.rate, "date": datetime.now(UTC).date().isoformat()}
-        row |= one_run(settings, view, measured, base_scores, checkpoints)
+        row |= one_run(settings, view, lists, base_scores, checkpoints)
         with options.rows.open("a", encoding="utf-8") as rows:
             rows.write(json.dumps(row) + "\n")
         print(json.dumps(row) if options.json else summary(row), flush=True)

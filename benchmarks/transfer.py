@@ -25,7 +25,7 @@ from rich.table import Table
 from foil.engine.seeds.judged import Document, Query
 from foil.engine.seeds.trec import read_document_topics, read_documents, read_topics
 from foil.engine.topic import Passage
-from foil.trainer.evaluation.evaluate import Scores, compare
+from foil.trainer.comparison.topics import gains
 from foil.trainer.measures.judged import single_queries
 from foil.trainer.measures.ranking.ndcg import NDCG
 from foil.trainer.measures.trec_files import read_qrels
@@ -36,6 +36,8 @@ from foil.trainer.text_templates import template_named
 DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 MOST_BYTES = 2**24
 RESAMPLES = 2000
+Scores = dict[str, dict[str, float]]
+"""Measure -> query -> value."""
 
 
 def vectors(encoder: Encoder, passages: Sequence[str], queries: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -117,10 +119,10 @@ def main() -> None:
     table = Table("model", "measure", "n", "base", "trained", "difference", "95 % interval")
     lines = []
     for name in told.models:
-        for row in compare(base, measure(name, told.data, quick=told.quick), RESAMPLES):
+        for row in gains(base, measure(name, told.data, quick=told.quick), RESAMPLES).values():
             lines.append({"model": name, **asdict(row)})
-            numbers = (f"{row.base:.1f}", f"{row.trained:.1f}", f"{row.difference:+.1f}")
-            table.add_row(name, row.measure, str(row.queries), *numbers, f"[{row.low:+.1f}, {row.high:+.1f}]")
+            numbers = (f"{row.value - row.difference:.1f}", f"{row.value:.1f}", f"{row.difference:+.1f}")
+            table.add_row(name, row.measure, str(row.count), *numbers, f"[{row.low:+.1f}, {row.high:+.1f}]")
     if told.json:
         print(json.dumps(lines))
     else:

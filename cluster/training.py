@@ -17,8 +17,8 @@ from foil.trainer.model.published_model import PublishedModel, fingerprint_of, r
 from foil.trainer.settings import TrainSettings
 
 if TYPE_CHECKING:
-    from foil.trainer.evaluation.validation import Measurement
     from foil.trainer.run.logs import LogRow
+    from foil.trainer.run.validation import Measurement
 
 _MEASURES = {
     "both_views": "both views",

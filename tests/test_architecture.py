@@ -215,12 +215,6 @@ TINY = ReleaseFormat("tiny", lambda released, layout: iter([OutputRow("rows.json
             ('    "corpus": "the corpus', '    "mood": "the mood",\n    "corpus": "the corpus'),
         ],
     },
-    "measure of topics": {
-        "trainer/evaluation/topic_measures.py": [
-            ("\nMEASURES:", "def _tiny(topic):\n    yield topic.group.topic_id, 1.0\n\n\nMEASURES:"),
-            ('    "net": ', '    "tiny": _tiny,\n    "net": '),
-        ],
-    },
 }  # fmt: skip
 
 PROOF = """
@@ -239,7 +233,6 @@ from foil.prompts.render import load
 from foil.prompts.sampling import writing
 from foil.trainer.benchmarks.catalog import benchmarks_of
 from foil.trainer.benchmarks.source import BenchmarkSource
-from foil.trainer.evaluation.topic_measures import MEASURES
 from foil.trainer.loss.losses import row_losses
 from foil.trainer.measures.catalog import measure_named
 from foil.trainer.measures.judged import single_queries
@@ -272,7 +265,6 @@ block = torch.zeros(2, 3), torch.ones(2, 3, dtype=bool)
 settings = LossSettings(combine="tiny", blocks=("P",))
 assert row_losses(torch.ones(2), {"P": block}, settings).tolist() == [-1, -1]
 assert [each.name for each in benchmarks_of(BenchmarkSource(kind="tiny", path=folder))] == ["tiny"]
-assert "tiny" in MEASURES
 assert FORMATS[Format("tiny").value].usage == "open it"
 qrels, run = {"q": {"a": 1}}, {"q": {"a": 1.0, "b": 2.0}}
 assert measure_named("tiny").values(single_queries(qrels), qrels, run) == {"q": 1.0}

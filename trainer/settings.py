@@ -257,21 +257,25 @@ class TrainSettings(Settings):
 
 TOPIC_MEASURES = ("both_views", "should_fall", "should_stay", "net", "plain_ndcg", "plain_rr", "instructed_ndcg")
 """What a run's own topics are measured by."""
-
-
-class RerankSettings(Settings):
-    """Candidate lists with their texts (the JSON of rank_llm) and TREC judgments."""
-
-    hits: Path = Field(description="JSON: [{query, hits: [{qid, docid, content}]}]")
-    qrels: Path = Field(description="TREC qrels")
+_GONE = {
+    "cutoff": "write it behind names in `evaluate.measures`, such as plain_ndcg@20",
+    "rerank": "name the lists as a benchmark, `foil evaluate MODEL --on FILE.yaml` with `kind: rank_llm` in the file",
+}
 
 
 class EvaluateSettings(Settings):
     """What is measured, and how finely."""
 
     encode: EncodeSettings = EncodeSettings(max_tokens=256)
-    cutoff: int = Field(default=10, ge=1, le=100_000, description="ranks that nDCG looks at")
-    rerank: RerankSettings | None = Field(
-        default=None, description="a collection that the training data does not reach"
+    measures: tuple[str, ...] = Field(
+        default=TOPIC_MEASURES, min_length=1, description="of topics; with a cutoff as in plain_ndcg@20"
     )
     resamples: int = Field(default=2000, ge=100, le=10**6, description="of the paired bootstrap")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_gone(cls, values: Any) -> Any:
+        for name in _GONE if isinstance(values, dict) else ():
+            if name in values:
+                raise ValueError(f"`{name}` is no setting any more: {_GONE[name]}")
+        return values

@@ -10,6 +10,7 @@ from foil.cluster.evaluations.benchmarks import SlowNotes, read_source
 from foil.cluster.job import Job, load_job
 from foil.cluster.training import pin_topics, train_settings
 from foil.datasets_out.training.sources import SourceSettings, pin_source
+from foil.datasets_out.training.training_view import Split
 from foil.engine.errors import UsageError
 from foil.trainer.ablation.evaluation_data import BenchmarkSet, EvaluationData, TopicSet, refuse_shared
 from foil.trainer.ablation.settings import TOPICS, AblationSettings, Cell, cells_of, check_equal_steps
@@ -98,11 +99,9 @@ def _opened(
     if text != TOPICS:
         system = SystemSettings(depth=settings.depth, encode=settings.encode)
         return BenchmarkSet(read_source(text), system, settings.measure if first else "", SlowNotes())
-    measures = baseline.job.evaluate or EvaluateSettings()
     view = pin_topics(baseline.job, baseline.settings)
-    if stage == "report":
-        return TopicSet(view, "heldout", measures)
-    return TopicSet(view, "dev", measures.model_copy(update={"rerank": None}))
+    split: Split = "heldout" if stage == "report" else "dev"
+    return TopicSet(view, split, baseline.job.evaluate or EvaluateSettings(), settings.measure if first else "")
 
 
 def _refuse_twice(stage: str, texts: Sequence[str]) -> None:

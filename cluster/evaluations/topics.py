@@ -1,8 +1,9 @@
 """`foil evaluate JOB`: a trained embedder or reranker and its base on the job's held-out topics."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from foil.cluster.training import pin_topics, train_settings
 from foil.datasets_out.training.training_view import TopicGroup
 from foil.engine.errors import UsageError
 from foil.engine.storage.trees import download
+from foil.trainer.comparison.results import Result, results
+from foil.trainer.comparison.scores import CollectionScores
+from foil.trainer.comparison.topics import score_topics
+from foil.trainer.comparison.weights import EncoderSystem, ScorerSystem
 from foil.trainer.data.instructions import pairs_with_instructions
-from foil.trainer.evaluation.evaluate import MeasureDifference, Scores, compare, compare_corpora
-from foil.trainer.evaluation.evaluate import evaluate as evaluate_topics
-from foil.trainer.evaluation.list_measures import evaluate_lists, table_of_encoder, table_of_scorer
 from foil.trainer.model.checksums import read_facts
 from foil.trainer.model.encoder import load_encoder
 from foil.trainer.model.packaged_minilm import minilm_folder
@@ -31,7 +33,6 @@ _MEASURES = {
     "instructed_ndcg": "nDCG@10 with instructions",
     "plain_ndcg": "nDCG@10 without instructions, held-out pool",
     "plain_rr": "MRR without instructions, held-out pool",
-    "rerank_ndcg": "nDCG@10 without instructions, lists re-ranked",
 }
 
 _SHORT = ("both_views", "net", "instructed_ndcg", "plain_ndcg")
@@ -59,45 +60,61 @@ def evaluate_job(
     models = (settings.base or minilm_folder(), job.out / "model")
     if settings.reranker and instructions != "given":
         raise UsageError("--instructions is for embedders; a reranker's topics are measured under their own")
-    if settings.reranker:
-        base, trained = _scores_of_reranker(*models, template, topics, measures)
-    else:
-        pairs = pairs_with_instructions(topics, instructions)
-        base, trained = (
-            evaluate_topics(load_encoder(model, template, measures.encode), topics, measures, pairs) for model in models
-        )
-    differences = compare(base, trained, measures.resamples)
+    scores = _scores(models, template, topics, measures, instructions, reranker=settings.reranker is not None)
+    found = list(results("topics", [scores], "base", "queries", measures.resamples))
+    rows = _rows(result for result in found if not result.group)
     name = "evaluation.json" if instructions == "given" else f"evaluation-{instructions}.json"
-    (job.out / name).write_text(json.dumps([asdict(row) for row in differences], indent=1))
+    (job.out / name).write_text(json.dumps(rows, indent=1))
     title = None if instructions == "given" else f"{instructions} instructions"
-    show(["in points", "n", "base", "trained", "difference", "95 % interval"], map(_row, differences), title)
-    by_corpus = compare_corpora(topics, base, trained, measures.resamples)
-    if len(by_corpus) > 1:
-        (job.out / f"corpora-{name}").write_text(json.dumps(_by_corpus(by_corpus), indent=1))
-        rows = [(corpus, *_row(row)) for corpus, found in by_corpus.items() for row in found if row.measure in _SHORT]
-        show(["corpus", "in points", "n", "base", "trained", "difference", "95 % interval"], rows)
+    show(["in points", "n", "base", "trained", "difference", "95 % interval"], map(_line, rows), title)
+    of_corpora = [result for result in found if result.group.startswith("domain: ")]
+    if of_corpora:
+        by_corpus = {
+            group.partition(": ")[2]: _rows(of_group) for group, of_group in groupby(of_corpora, lambda one: one.group)
+        }
+        (job.out / f"corpora-{name}").write_text(json.dumps(by_corpus, indent=1))
+        lines = [(corpus, *_line(row)) for corpus, own in by_corpus.items() for row in own if row["measure"] in _SHORT]
+        show(["corpus", "in points", "n", "base", "trained", "difference", "95 % interval"], lines)
     if as_json:
-        print_json({row.measure: asdict(row) for row in differences})
+        print_json({row["measure"]: row for row in rows})
 
 
-def _scores_of_reranker(
-    base: Path | str, trained: Path, template: TextTemplate, topics: Sequence[TopicGroup], measures: EvaluateSettings
-) -> tuple[Scores, Scores]:
-    """The measures of the reranker's base as an embedder, and of the reranker, over the same candidates."""
-    if measures.rerank:
-        raise UsageError("`evaluate.rerank` is for embedders; name the lists as a benchmark: --on FILE.yaml")
-    tables = (
-        table_of_encoder(load_encoder(base, template, measures.encode)),
-        table_of_scorer(load_pair_scorer(trained, template, measures.encode)),
-    )
-    first, second = (evaluate_lists(table, template, topics, measures.cutoff) for table in tables)
-    return first, second
+def _scores(
+    models: tuple[Path | str, Path],
+    template: TextTemplate,
+    topics: Sequence[TopicGroup],
+    settings: EvaluateSettings,
+    instructions: Instructions,
+    *,
+    reranker: bool,
+) -> CollectionScores:
+    """The values of base and trained model, one after the other; those of a reranker over candidates."""
+    pairs = pairs_with_instructions(topics, instructions)
+
+    def of(name: str, place: Path | str) -> CollectionScores:
+        trained_reranker = reranker and name == "trained"
+        system = (
+            ScorerSystem(name, load_pair_scorer(place, template, settings.encode))
+            if trained_reranker
+            else EncoderSystem(name, load_encoder(place, template, settings.encode))
+        )
+        return score_topics(system, topics, settings.measures, pairs, candidates=reranker)
+
+    base, trained = (of(name, place) for name, place in zip(("base", "trained"), models, strict=True))
+    return replace(base, values={**base.values, **trained.values})
 
 
-def _by_corpus(found: dict[str, list[MeasureDifference]]) -> dict[str, list[dict[str, Any]]]:
-    return {corpus: [asdict(row) for row in rows] for corpus, rows in found.items()}
+def _rows(found: Iterable[Result]) -> list[dict[str, Any]]:
+    """A row a measure, base and trained model in it."""
+    return [
+        {"measure": one.measure, "queries": one.count, "base": one.value - one.difference, "trained": one.value,
+         "difference": one.difference, "low": one.low, "high": one.high}
+        for one in found
+        if one.system == "trained"
+    ]  # fmt: skip
 
 
-def _row(row: MeasureDifference) -> tuple[str, ...]:
-    measure, interval = _MEASURES.get(row.measure, row.measure), f"[{row.low:+.1f}, {row.high:+.1f}]"
-    return (measure, str(row.queries), f"{row.base:.1f}", f"{row.trained:.1f}", f"{row.difference:+.1f}", interval)
+def _line(row: Mapping[str, Any]) -> tuple[str, ...]:
+    numbers = (f"{row['base']:.1f}", f"{row['trained']:.1f}", f"{row['difference']:+.1f}")
+    measure, interval = _MEASURES.get(row["measure"], row["measure"]), f"[{row['low']:+.1f}, {row['high']:+.1f}]"
+    return (measure, str(row["queries"]), *numbers, interval)

@@ -263,13 +263,12 @@ def test_a_full_disk_stops_training_with_code_8_and_it_goes_on_from_there(fresh,
     assert ending("train", fresh).code == 0
 
 
-@pytest.mark.parametrize("text", ["[", "{}", '"x"', "[1]"])
-def test_a_file_of_hits_that_is_none_is_wrong_usage(out, ending, tmp_path, text):
-    hits = tmp_path / "hits.json"
-    hits.write_text(text)
-    (tmp_path / "qrels").write_text("1 0 d 1\n")
-    told = ending("evaluate", out, f"evaluate.rerank.hits={hits}", f"evaluate.rerank.qrels={tmp_path / 'qrels'}")
-    assert (told.code, str(hits) in told.words) == (2, True)
+@pytest.mark.parametrize(
+    ("setting", "instead"), [("rerank.hits=hits.json", "kind: rank_llm"), ("cutoff=20", "plain_ndcg@20")]
+)
+def test_a_setting_that_is_gone_is_told_with_what_stands_in_its_place(out, ending, setting, instead):
+    told = ending("evaluate", out, f"evaluate.{setting}")
+    assert (told.code, instead in told.words) == (2, True), told.words
 
 
 def test_a_damaged_log_is_damage(fresh, ending):

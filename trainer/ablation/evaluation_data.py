@@ -20,8 +20,8 @@ from foil.trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
 from foil.trainer.benchmarks.source import BenchmarkSource
 from foil.trainer.comparison.results import Average
 from foil.trainer.comparison.scores import CollectionScores, Values, score
-from foil.trainer.evaluation.evaluate import evaluate
-from foil.trainer.evaluation.topic_measures import MEASURES
+from foil.trainer.comparison.topics import score_topics
+from foil.trainer.comparison.weights import EncoderSystem
 from foil.trainer.measures.catalog import measure_named
 from foil.trainer.model.checksums import folder_digest, trained_template
 from foil.trainer.model.encoder import load_encoder
@@ -105,11 +105,16 @@ class BenchmarkSet:
 
 
 class TopicSet:
-    """A split of the data's own topics. Raises UsageError where the split is empty."""
+    """A split of the data's own topics; `more` is a measure beside the settings' own.
+
+    Raises UsageError where the split is empty.
+    """
 
     average: Average = "queries"
 
-    def __init__(self, view: TrainingView, split: Split, settings: EvaluateSettings) -> None:
+    def __init__(self, view: TrainingView, split: Split, settings: EvaluateSettings, more: str = "") -> None:
+        names = (*settings.measures, *([more] if more else []))
+        self._measures = tuple(dict.fromkeys(measure_named(name).name for name in names))
         self.name, self._settings = f"{TOPICS} ({split})", settings
         self._groups = view.read_all(split)
         if not self._groups:
@@ -118,24 +123,23 @@ class TopicSet:
         self.digests = {self.name: sha256_hex(canonical_json(content))}
 
     def settings(self) -> Any:
-        return self._settings.model_dump(mode="json", exclude={"resamples"})
+        return [self._settings.encode.model_dump(mode="json"), self._measures]
 
     def measure_name(self, measure: str) -> str:
-        if measure and measure not in MEASURES:
-            raise UsageError(f"topics have no measure {measure!r}; choose one of {', '.join(MEASURES)}")
-        return measure or next(iter(MEASURES))
+        return measure_named(measure).name if measure else self._measures[0]
 
     def score(self, model: Path) -> ModelScores:
         encode, template = self._settings.encode, trained_template(model) or template_named(OWN)
-        values = evaluate(load_encoder(model, template, encode), self._groups, self._settings)
+        system = EncoderSystem(str(model), load_encoder(model, template, encode))
+        found = score_topics(system, self._groups, self._measures)
         named: dict[str, str | float] = {
             "system": str(model),
             "weights": folder_digest(model),
             "template": template.name,
         }
         facts = {**named, "max_tokens": encode.max_tokens, "precision": encode.precision}
-        found = CollectionScores(self.name, self.digests[self.name], "", {str(model): values}, {})
-        return ModelScores((found,), {**facts, "digest": sha256_hex(canonical_json(facts))})
+        kept = replace(found, name=self.name, digest=self.digests[self.name], groups={})
+        return ModelScores((kept,), {**facts, "digest": sha256_hex(canonical_json(facts))})
 
 
 def scores_of(data: EvaluationData, out: Path, files: Mapping[str, str]) -> ModelScores:

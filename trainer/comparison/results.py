@@ -62,6 +62,14 @@ def results(
         yield from (replace(each, p_holm=corrected.get(str(place))) for place, each in enumerate(found))
 
 
+def means(scores: Sequence[CollectionScores], system: str, average: Average) -> dict[str, float]:
+    """The mean of each measure that has values, in points."""
+    found = [part.values[system] for part in scores]
+    measures = dict.fromkeys(measure for part in found for measure in part)
+    values = {measure: weighted([part.get(measure, {}) for part in found], average) for measure in measures}
+    return {measure: 100 * float(np.mean(list(of.values()))) for measure, of in values.items() if of}
+
+
 def weighted(parts: Sequence[Values], average: Average) -> dict[str, float]:
     """All values of all parts, such that their plain mean is the average over queries, or over the parts' means.
 

@@ -39,7 +39,8 @@ def benchmark_of_topics(
         for name, passage in zip(names, group.passages, strict=True)
     }
     queries: list[EvaluationQuery] = []
-    qrels, lists = {}, {}
+    qrels: dict[str, dict[str, int]] = {}
+    lists: dict[str, tuple[str, ...]] = {}
     for number, (group, names) in enumerate(zip(groups, ids, strict=True)):
         own = _queries(group, pairs[number] if pairs is not None else group.intents)
         queries += own
@@ -61,10 +62,11 @@ def _in_order(names: Iterable[Sequence[str]]) -> tuple[str, ...]:
 
 
 def _queries(group: TopicGroup, pairs: Sequence[QueryPair]) -> list[EvaluationQuery]:
-    cores = {query: place for place, query in enumerate(dict.fromkeys(query for _, query in group.intents))}
+    asked = dict.fromkeys(query for _, query in group.intents)
+    cores = {query: f"{group.topic_id}#{place}" if place else group.topic_id for place, query in enumerate(asked)}
     return [
         EvaluationQuery(
-            f"{group.topic_id}/{row}", query, pair[0], f"{group.topic_id}#{cores[query]}",
+            f"{group.topic_id}/{row}", query, pair[0], cores[query],
             "instructed" if instruction else "original", domain=group.corpus,
         )
         for row, ((instruction, query), pair) in enumerate(zip(group.intents, pairs, strict=True))

@@ -29,7 +29,6 @@ from foil.engine.storage.trees import remove
 from foil.trainer.data.collate import Batch, collate, make_contrast_pairs, reduce_to_plain, trim_group
 from foil.trainer.data.controls import control
 from foil.trainer.data.sampler import Sampler, mixture, share_of
-from foil.trainer.evaluation.validation import Validation
 from foil.trainer.loss.batch_loss import BatchLoss, add_gradients
 from foil.trainer.loss.distributed import barrier, rank_and_workers, sum_gradients, sum_scalar, sum_scalars
 from foil.trainer.model.checkpoint import DIVERGED, TrainingState, load_state, require_finite, save_state
@@ -39,6 +38,7 @@ from foil.trainer.reranker.pair_scorer import PairScorer
 from foil.trainer.run.logs import LogRow
 from foil.trainer.run.monitor import NO_CALLBACKS, Callbacks, Monitor, ValidationDelegate
 from foil.trainer.run.publish import TrainingResult, publish_result
+from foil.trainer.run.validation import Validation
 from foil.trainer.settings import RetentionSettings, ScheduleSettings, TrainSettings
 from foil.trainer.text_templates import TextForms
 

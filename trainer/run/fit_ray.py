@@ -31,11 +31,11 @@ from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from foil.datasets_out.training.training_view import TrainingView
 from foil.engine.errors import RunFailedError, TrainingDivergedError
-from foil.trainer.evaluation.validation import Validation
 from foil.trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
 from foil.trainer.run.fit import fit_and_validate, open_validation, train
 from foil.trainer.run.logs import read_rows
 from foil.trainer.run.monitor import NO_CALLBACKS, Callbacks
+from foil.trainer.run.validation import Validation
 from foil.trainer.settings import TrainSettings
 
 FOLLOW_S = 2.0

@@ -13,8 +13,6 @@ import numpy as np
 
 from foil.datasets_out.training.training_view import TrainingView
 from foil.engine.storage.trees import remove
-from foil.trainer.evaluation.list_measures import measure_reranker
-from foil.trainer.evaluation.validation import Validation
 from foil.trainer.loss.batch_loss import BatchLoss
 from foil.trainer.model.checkpoint import require_finite
 from foil.trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
@@ -24,6 +22,7 @@ from foil.trainer.reranker.ranking_lists import make_lists
 from foil.trainer.run.fit import BatchReader, run_steps
 from foil.trainer.run.monitor import NO_CALLBACKS, Callbacks, Monitor
 from foil.trainer.run.publish import facts_of_run, publish_model, tell_warnings
+from foil.trainer.run.validation import Validation, measure_reranker
 from foil.trainer.settings import TrainSettings
 
 

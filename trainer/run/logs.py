@@ -26,7 +26,7 @@ from tensorboardX.proto.summary_pb2 import Summary
 
 from foil.engine.atomic_files import put_text
 from foil.engine.errors import CorruptDataError
-from foil.trainer.evaluation.validation import Measurement
+from foil.trainer.run.validation import Measurement
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from torch import nn
 
-from foil.trainer.evaluation.validation import Measurement, Validation
 from foil.trainer.loss.distributed import rank_and_workers
 from foil.trainer.run.logs import LogRow, Logs
+from foil.trainer.run.validation import Measurement, Validation
 
 ValidationDelegate = Callable[[int, bool], None]
 """(step, is_needed), called by all workers at a step that is due; the first stores the weights if `is_needed`."""

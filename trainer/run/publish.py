@@ -18,16 +18,16 @@ from foil.datasets_out.training.training_view import TrainingView
 from foil.engine.atomic_files import write_json
 from foil.engine.errors import UsageError
 from foil.engine.storage.trees import upload
-from foil.trainer.evaluation.blend import BlendPoint, base_weights, choose_share, draw_curve, measure_blends
-from foil.trainer.evaluation.validation import Measurement, Validation
 from foil.trainer.model.checkpoint import blend_weights, publish, put_weights, require_finite, weights
 from foil.trainer.model.checksums import FACTS, digests_of, sealed
 from foil.trainer.model.encoder import Encoder, save_encoder
 from foil.trainer.model.published_model import fingerprint_of
 from foil.trainer.model.two_encoders import ROUTES
+from foil.trainer.run.blend import BlendPoint, base_weights, choose_share, draw_curve, measure_blends
 from foil.trainer.run.card import DRAWINGS, model_card
 from foil.trainer.run.logs import LogRow, draw_training, read_rows
 from foil.trainer.run.monitor import Monitor
+from foil.trainer.run.validation import Measurement, Validation
 from foil.trainer.settings import TrainSettings
 
 LOG = logging.getLogger(__name__)

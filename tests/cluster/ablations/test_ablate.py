@@ -180,7 +180,7 @@ def test_a_shared_benchmark_is_found_under_another_name(folder, tmp_path, capsys
         ({"factors": {"x": {"a": {}, "b": {"train.loss.blocks": ["Z"]}}}}, "train.loss.blocks.0: Input should be 'P'"),
         ({"factors": {"a/b": {"a": {}, "b": {}}}}, "String should match pattern"),
         ({"steps": None}, "the cell baseline trains for epochs"),
-        ({"measure": "nDCG@10"}, "topics have no measure 'nDCG@10'; choose one of both_views"),
+        ({"measure": "nDCP@10"}, "there is no measure 'nDCP@10'"),
         ({"dev": ["nosuch:x"]}, "there is no benchmark 'nosuch'"),
         ({"dev": ["beir:none"], "measure": ""}, "no qrels/test"),
         ({"dev": ["topics", "topics"]}, "`dev` names topics twice"),

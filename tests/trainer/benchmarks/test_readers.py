@@ -12,6 +12,7 @@ from foil.trainer.benchmarks.catalog import KINDS, benchmarks_of, parts_of, read
 from foil.trainer.benchmarks.making.folder import write_benchmark as write_made
 from foil.trainer.benchmarks.readers import instructir, trec
 from foil.trainer.benchmarks.readers.mair import DOMAINS
+from foil.trainer.benchmarks.readers.rank_llm import read_hits
 from foil.trainer.benchmarks.source import BenchmarkSource
 from foil.trainer.systems.bm25 import Bm25
 from foil.trainer.systems.system import Bm25Settings, ranking_of
@@ -307,3 +308,16 @@ def test_the_published_queries_of_instructir_have_their_cores(shared_data, tmp_p
     (tmp_path / "ir" / "corpus.jsonl").write_text(lines(*({"_id": p, "title": "", "text": "t"} for p in passages)))
     benchmark = read_benchmark(BenchmarkSource(kind="instructir", path=tmp_path / "ir"), "")
     assert (len(benchmark.queries), len({query.core for query in benchmark.queries})) == (9906, 1267)
+
+
+def test_candidate_lists_read_as_queries_and_texts(tmp_path):
+    path = tmp_path / "hits.json"
+    hits = [{"qid": 7, "docid": "d1", "content": "one"}, {"qid": 7, "docid": "d2", "content": "two"}]
+    path.write_text(json.dumps([{"query": "what", "hits": hits}]))
+    assert read_hits(path) == ({"7": "what"}, {"7": {"d1": "one", "d2": "two"}})
+    path.write_text(json.dumps([{"query": "what", "hits": [*hits, {"qid": 8, "docid": "d3", "content": "x"}]}]))
+    with pytest.raises(UsageError, match=r"hits.json, list 0: expected .* with one qid"):
+        read_hits(path)
+    path.write_text(json.dumps([{"query": "what", "hits": [{"qid": 7, "docid": "d1"}]}]))
+    with pytest.raises(UsageError, match=r"list 0: expected .*KeyError\('content'\)"):
+        read_hits(path)

@@ -16,6 +16,7 @@ from foil.trainer.comparison import results as results_module
 from foil.trainer.comparison import scores as scores_module
 from foil.trainer.comparison.results import keep, results, weighted
 from foil.trainer.comparison.scores import CollectionScores, score
+from foil.trainer.comparison.topics import gains
 from foil.trainer.measures.catalog import measure_all, measure_named
 from foil.trainer.systems.bm25 import Bm25
 from foil.trainer.systems.system import Bm25Settings
@@ -150,3 +151,11 @@ def test_the_lists_of_dl19_have_their_published_ndcg(shared_data):
     assert means(["nDCG@10"], benchmark, run) == {"nDCG@10": 50.6}
     [scores] = score([benchmark], [Bm25(Bm25Settings())], (), 1000)
     assert len(scores.values["bm25"]["nDCG@10"]) == 43
+
+
+def test_what_one_model_gained_over_another_is_paired_and_in_points():
+    base = {"net": {"a": 0.1, "b": 0.9}, "both_views": {}}
+    other = {"net": {"b": 1.0, "a": 0.2}, "both_views": {}}
+    [(measure, row)] = gains(base, other, resamples=200).items()
+    assert (measure, row.count) == ("net", 2)
+    assert (row.value, row.difference, row.low, row.high) == pytest.approx((60, 10, 10, 10))

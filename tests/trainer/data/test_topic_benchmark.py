@@ -8,10 +8,10 @@ import pytest
 from foil.datasets_out.training.training_view import TopicGroup
 from foil.engine.errors import TrainingDivergedError
 from foil.trainer.comparison.scores import score
+from foil.trainer.comparison.weights import EncoderSystem
 from foil.trainer.data.topic_benchmark import benchmark_of_topics
 from foil.trainer.measures.catalog import measure_all, measure_named
 from foil.trainer.settings import TOPIC_MEASURES
-from foil.trainer.systems.weights import EncoderSystem
 from tests.support.training import TEMPLATE, groups, load
 
 INTENTS = (("", "q"), ("I", "q"), ("I'", "q"), ("I", "other"))
@@ -40,8 +40,8 @@ def values_of(benchmark, scores, others=()):
 def test_intents_are_queries_and_what_nobody_judged_is_not_in_the_judgments():
     benchmark = benchmark_of_topics("mine", [VERIFIABLE], TEMPLATE)
     assert [(q.id, q.core, q.mode, q.instruction, q.domain) for q in benchmark.queries] == [
-        ("t/0", "t#0", "original", "", "web"), ("t/1", "t#0", "instructed", "I", "web"),
-        ("t/2", "t#0", "instructed", "I'", "web"), ("t/3", "t#1", "instructed", "I", "web"),
+        ("t/0", "t", "original", "", "web"), ("t/1", "t", "instructed", "I", "web"),
+        ("t/2", "t", "instructed", "I'", "web"), ("t/3", "t#1", "instructed", "I", "web"),
     ]  # fmt: skip
     x, y, z = sorted(benchmark.documents, key=lambda name: benchmark.documents[name][1])
     assert benchmark.qrels == {
@@ -55,10 +55,10 @@ def test_a_topic_scores_as_worked_by_hand():
     scores = [[0.9, 0.8, 0.1], [0.9, 0.2, 0.1], [0.6, 0.5, 0.1], [0.1, 0.2, 0.9]]
     others = [[0.0], [0.4, 0.3], [0.55, 0.7], [0.0]]  # ranks of x and y: 1 2, 1 4, 2 4
     found = values_of(benchmark, scores, others)
-    assert found["both_views"] == {"t#0": 0.0}
-    assert found["should_fall"] == pytest.approx({"t#0": (0.5 + 0.5) / 2})
-    assert found["should_stay"] == pytest.approx({"t#0": (0.0 - 0.0 + 0.5) / 2})
-    assert found["net"] == pytest.approx({"t#0": 0.5 - 0.25})
+    assert found["both_views"] == {"t": 0.0}
+    assert found["should_fall"] == pytest.approx({"t": (0.5 + 0.5) / 2})
+    assert found["should_stay"] == pytest.approx({"t": (0.0 - 0.0 + 0.5) / 2})
+    assert found["net"] == pytest.approx({"t": 0.5 - 0.25})
     assert found["plain_ndcg"] == found["plain_rr"] == {"t/0": 1.0}
     assert found["instructed_ndcg"] == pytest.approx({"t/1": 1.0, "t/2": 1 / np.log2(5), "t/3": 1.0})
 
@@ -70,13 +70,13 @@ def test_opposite_views_need_two_instructions_that_judge_two_passages_the_other_
         values_of(benchmark_of_topics("mine", [group(each)], TEMPLATE), wins[: len(each)])["both_views"]
         for each in (opposite, alike, bare, [[1, 1], [1, 0], [-1, 1]])
     ]
-    assert shown == [{"t#0": 1.0}, {}, {}, {}]
+    assert shown == [{"t": 1.0}, {}, {}, {}]
 
 
 def test_an_intent_that_nothing_answers_has_no_ndcg_and_still_makes_passages_fall():
     found = values_of(benchmark_of_topics("mine", [group([[1, 1], [-1, -1]])], TEMPLATE), [[2.0, 1.0], [1.0, 2.0]])
     assert found["instructed_ndcg"] == {}
-    assert found["should_fall"] == {"t#0": (0.5 - 0.5) / 2}
+    assert found["should_fall"] == {"t": (0.5 - 0.5) / 2}
 
 
 def test_equal_texts_are_one_document_and_relevant_where_any_is():

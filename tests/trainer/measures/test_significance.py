@@ -70,3 +70,11 @@ def test_holm_is_between_the_raw_and_the_bonferroni_value_and_keeps_the_order(p_
 def test_holm_is_as_worked_by_hand():
     expected = {"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02}
     assert holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}) == pytest.approx(expected)
+
+
+def test_an_interval_holds_the_true_difference_about_as_often_as_it_says():
+    drawn, inside = np.random.default_rng(0), 0
+    for seed in range(200):
+        low, high = bootstrap_interval(drawn.normal(0.05, 0.2, size=60), resamples=400, seed=seed)
+        inside += low <= 0.05 <= high
+    assert 0.88 < inside / 200 < 0.99

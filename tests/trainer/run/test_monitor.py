@@ -14,15 +14,14 @@ from foil.datasets_out.training.training_view import TrainingView
 from foil.engine.errors import UsageError
 from foil.trainer.benchmarks.catalog import benchmarks_of
 from foil.trainer.comparison.scores import score
-from foil.trainer.evaluation.evaluate import evaluate, means
-from foil.trainer.evaluation.validation import Measurement, measure
 from foil.trainer.model.checkpoint import blend_weights, put_weights, weights
 from foil.trainer.model.published_model import fingerprint_of
 from foil.trainer.model_settings import LoraSettings, ModelSettings
 from foil.trainer.run.fit import open_validation, train
 from foil.trainer.run.logs import LogRow, Logs, read_rows
 from foil.trainer.run.monitor import Callbacks
-from foil.trainer.settings import EvaluateSettings, RetentionSettings, ValidationSettings
+from foil.trainer.run.validation import Measurement, measure
+from foil.trainer.settings import RetentionSettings, ValidationSettings
 from foil.trainer.systems.embedder import embedder
 from foil.trainer.systems.system import SystemSettings
 from tests.support.paths import REPO
@@ -64,7 +63,7 @@ def test_numbers_are_those_of_the_weights_and_held_out_topics_are_never_read(ber
     dev = view.read_all("dev")
     assert list(found) == [measurement.step for measurement in measurements] == [0, 4, 6]
     for step, model in ((0, bert), (6, trained.model)):
-        expected = means(evaluate(load(model), dev, EvaluateSettings(encode=FULL)))
+        expected = measure(load(model), dev)
         assert found[step] == pytest.approx(expected, abs=1e-4)
     assert len(dev) == 8
 

@@ -63,7 +63,7 @@ def _lists_of(path: Path) -> list[Any]:
     try:
         lists = json.loads(read_text(path, "a JSON file of rank_llm"))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} does not read as JSON ({error}); give `rerank.hits` a file of rank_llm") from error
+        raise UsageError(f"{path} does not read as JSON ({error}); give a file of rank_llm") from error
     if not isinstance(lists, list):
         raise UsageError(f"{path} holds {type(lists).__name__}; expected a list of {{query, hits}}")
     return lists

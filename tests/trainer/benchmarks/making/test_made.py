@@ -17,10 +17,10 @@ from foil.trainer.benchmarks.making.folder import write_benchmark
 from foil.trainer.benchmarks.making.parts import only_documents, only_queries
 from foil.trainer.benchmarks.making.topics import benchmark_of, held_out
 from foil.trainer.benchmarks.source import BenchmarkSource
-from foil.trainer.evaluation.evaluate import evaluate
+from foil.trainer.comparison.topics import score_topics
+from foil.trainer.comparison.weights import EncoderSystem
 from foil.trainer.measures.catalog import measure_named
 from foil.trainer.model.encoder import load_encoder
-from foil.trainer.settings import EvaluateSettings
 from foil.trainer.systems.catalog import open_system
 from foil.trainer.systems.system import SystemSettings
 from tests.support.trainer_world import NO_YEAR, YEAR, topic
@@ -161,7 +161,8 @@ def test_a_run_scores_on_its_benchmark_as_in_the_evaluation_of_its_job(world, vi
     settings = SystemSettings(template=TEMPLATE.name, encode=FULL)
     run = open_system(str(bert), settings, tmp_path).rank(benchmark, 1000)
     found = measure_named("nDCG@10").values(benchmark.queries, benchmark.qrels, run)
-    scores = evaluate(load_encoder(bert, TEMPLATE, FULL), view.read_all("heldout"), EvaluateSettings())
+    system = EncoderSystem("", load_encoder(bert, TEMPLATE, FULL))
+    scores = score_topics(system, view.read_all("heldout")).values[""]
     by_intent = {f"{query.core[:9]}/{query.id.rpartition('_')[2]}": found[query.id] for query in benchmark.queries}
     assert by_intent == pytest.approx(scores["plain_ndcg"] | scores["instructed_ndcg"], abs=1e-6)
     both = measure_named("both views").values(benchmark.queries, benchmark.qrels, run)

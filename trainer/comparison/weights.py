@@ -24,7 +24,7 @@ class EncoderSystem:
     """An embedder; the run holds vectors, and not a score of every query and document."""
 
     def __init__(self, name: str, encoder: Encoder) -> None:
-        self.name, self._encoder = name, encoder
+        self.name, self.template, self._encoder = name, encoder.template, encoder
 
     def facts(self) -> Mapping[str, str | float]:
         """Nothing: whoever holds the model knows it."""
@@ -33,7 +33,7 @@ class EncoderSystem:
     def rank(self, benchmark: Benchmark, k: int) -> Run:
         """All documents, or all candidates, by cosine."""
         del k  # a rank is asked of every document
-        texts = self._encoder.template.format_passages(list(benchmark.documents.values()))
+        texts = self.template.format_passages(list(benchmark.documents.values()))
         asked = {query.id: (query.instruction, query.query) for query in benchmark.queries}
         rows = {pair: row for row, pair in enumerate(dict.fromkeys(asked.values()), len(texts))}
         vectors = finite(unit_vectors(self._encoder, texts, list(rows))).astype(np.float64)  # so that equal ones tie
@@ -50,7 +50,7 @@ class ScorerSystem:
     """A cross-encoder over candidates."""
 
     def __init__(self, name: str, scorer: PairScorer) -> None:
-        self.name, self._scorer = name, scorer
+        self.name, self.template, self._scorer = name, scorer.template, scorer
 
     def facts(self) -> Mapping[str, str | float]:
         """Nothing: whoever holds the model knows it."""
@@ -71,7 +71,7 @@ class ScorerSystem:
 
     def _scores(self, benchmark: Benchmark, documents: tuple[str, ...], queries: list[EvaluationQuery]) -> Floats:
         asked = self._scorer.texts.format_pairs([(query.instruction, query.query) for query in queries])
-        texts = self._scorer.template.format_passages([benchmark.documents[document] for document in documents])
+        texts = self.template.format_passages([benchmark.documents[document] for document in documents])
         scores = self._scorer.score([(query, passage) for query in asked for passage in texts])
         return finite(np.asarray(scores.numpy().reshape(len(asked), len(texts))))
 

@@ -15,8 +15,8 @@ from foil.engine.errors import UsageError
 from foil.trainer.benchmarks.benchmark import Benchmark
 from foil.trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
 from foil.trainer.benchmarks.source import BenchmarkSource
-from foil.trainer.comparison.results import weighted
-from foil.trainer.comparison.scores import Values, score
+from foil.trainer.comparison.results import means
+from foil.trainer.comparison.scores import score
 from foil.trainer.model.encoder import Encoder
 from foil.trainer.systems.dense import DenseSystem
 from foil.trainer.systems.embedder import unit_vectors
@@ -63,25 +63,20 @@ class Outside:
         found: dict[str, float] = {}
         firsts = []
         for source, parts in zip(self.sources, self._benchmarks, strict=True):
-            means = _means(source, parts, encoder)
-            if not means:
+            own = _means(source, parts, encoder)
+            if not own:
                 raise UsageError(
                     f"{name_of(source)} of `validation.benchmarks` shows no value of its measures; give it others by "
                     "`measures`, or leave it out"
                 )
-            firsts.append(next(iter(means.values())))
-            found |= {f"{name_of(source)} {measure}": mean for measure, mean in means.items()}
+            firsts.append(next(iter(own.values())))
+            found |= {f"{name_of(source)} {measure}": mean for measure, mean in own.items()}
         return {**found, "outside": float(np.mean(firsts))} if firsts else {}
 
 
 def _means(source: BenchmarkSource, parts: Sequence[Benchmark], encoder: Encoder) -> dict[str, float]:
-    system, average = DenseSystem("weights", _Weights(encoder), VectorCache(None, "")), kind_named(source.kind).average
-    values = [part.values["weights"] for part in score(parts, [system], (), DEPTH)]
-    measures = dict.fromkeys(measure for part in values for measure in part)
-    by_measure: dict[str, Values] = {
-        measure: weighted([part.get(measure, {}) for part in values], average) for measure in measures
-    }
-    return {measure: 100 * float(np.mean(list(of.values()))) for measure, of in by_measure.items() if of}
+    system = DenseSystem("weights", _Weights(encoder), VectorCache(None, ""))
+    return means(list(score(parts, [system], (), DEPTH)), system.name, kind_named(source.kind).average)
 
 
 class _Weights:

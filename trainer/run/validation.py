@@ -23,12 +23,15 @@ from foil.datasets_out.training.training_view import TopicGroup, TrainingView
 from foil.engine.atomic_files import put_json, read_json
 from foil.engine.errors import CorruptDataError, UsageError
 from foil.engine.storage.trees import upload
-from foil.trainer.evaluation.blend import best_allowed
-from foil.trainer.evaluation.evaluate import evaluate, means
-from foil.trainer.evaluation.outside import Outside
+from foil.trainer.comparison.results import means
+from foil.trainer.comparison.topics import score_topics
+from foil.trainer.comparison.weights import EncoderSystem, ScorerSystem
 from foil.trainer.model.checkpoint import load_weights, publish, save_weights
 from foil.trainer.model.encoder import Encoder, load_starting_encoder
-from foil.trainer.settings import EvaluateSettings, TrainSettings
+from foil.trainer.reranker.pair_scorer import PairScorer
+from foil.trainer.run.blend import best_allowed
+from foil.trainer.run.outside import Outside
+from foil.trainer.settings import TrainSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,13 @@ class Measurement:
 
 
 def measure(encoder: Encoder, groups: Sequence[TopicGroup]) -> dict[str, float]:
-    """The means of all measures of an encoder on these topics."""
-    return means(evaluate(encoder, groups, EvaluateSettings()))
+    """The means of all measures of an encoder on these topics, in points."""
+    return means([score_topics(EncoderSystem("weights", encoder), groups)], "weights", "queries")
+
+
+def measure_reranker(scorer: PairScorer, groups: Sequence[TopicGroup]) -> dict[str, float]:
+    """The same of a reranker, over the candidates of each topic."""
+    return means([score_topics(ScorerSystem("weights", scorer), groups, candidates=True)], "weights", "queries")
 
 
 class Validation:

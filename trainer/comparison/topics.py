@@ -1,0 +1,32 @@
+"""Models on a run's own topics, as systems on any benchmark: during training, in `foil evaluate JOB` and ablations."""
+
+from collections.abc import Mapping, Sequence
+
+from foil.datasets_out.training.training_view import TopicGroup
+from foil.trainer.comparison.results import Result, results
+from foil.trainer.comparison.scores import CollectionScores, Values, score
+from foil.trainer.comparison.weights import EncoderSystem, ScorerSystem
+from foil.trainer.data.topic_benchmark import benchmark_of_topics
+from foil.trainer.settings import TOPIC_MEASURES
+from foil.trainer.text_templates import QueryPair
+
+
+def score_topics(
+    system: EncoderSystem | ScorerSystem,
+    groups: Sequence[TopicGroup],
+    measures: Sequence[str] = TOPIC_MEASURES,
+    pairs: Sequence[Sequence[QueryPair]] | None = None,
+    *,
+    candidates: bool = False,
+) -> CollectionScores:
+    """All values of a model; `pairs` and `candidates` as in `benchmark_of_topics`."""
+    topics = benchmark_of_topics("topics", groups, system.template, measures, pairs, candidates=candidates)
+    [found] = score([topics], [system], (), len(topics.documents))
+    return found
+
+
+def gains(base: Mapping[str, Values], other: Mapping[str, Values], resamples: int) -> dict[str, Result]:
+    """What one model gained over another, by measure."""
+    part = CollectionScores("", "", "", {"base": base, "other": other}, {})
+    found = results("", [part], "base", "queries", resamples)
+    return {result.measure: result for result in found if result.system == "other"}
