@@ -1,8 +1,9 @@
 """`foil evaluate JOB`: a trained embedder or reranker and its base on the job's held-out topics."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,9 @@ from typing import Any
 from foil.cluster.job import load_job
 from foil.cluster.terminal import print_json, show
 from foil.cluster.training import pin_topics, train_settings
-from foil.datasets_out.training.training_view import TopicGroup
 from foil.engine.errors import UsageError
 from foil.engine.storage.trees import download
 from foil.trainer.comparison.results import Result, results
-from foil.trainer.comparison.scores import CollectionScores
 from foil.trainer.comparison.topics import score_topics
 from foil.trainer.comparison.weights import EncoderSystem, ScorerSystem
 from foil.trainer.data.instructions import pairs_with_instructions
@@ -22,7 +21,7 @@ from foil.trainer.model.checksums import read_facts
 from foil.trainer.model.encoder import load_encoder
 from foil.trainer.model.packaged_minilm import minilm_folder
 from foil.trainer.reranker.pair_scorer import load_pair_scorer
-from foil.trainer.settings import EvaluateSettings, Instructions
+from foil.trainer.settings import EncodeSettings, EvaluateSettings, Instructions, TrainSettings
 from foil.trainer.text_templates import TextTemplate
 
 _MEASURES = {
@@ -57,12 +56,15 @@ def evaluate_job(
     download(job.out / "model")
     template = TextTemplate(**read_facts(job.out / "model")["template"])
     topics, measures = view.read_all("heldout"), job.evaluate or EvaluateSettings()
-    models = (settings.base or minilm_folder(), job.out / "model")
     if settings.reranker and instructions != "given":
         raise UsageError("--instructions is for embedders; a reranker's topics are measured under their own")
-    scores = _scores(models, template, topics, measures, instructions, reranker=settings.reranker is not None)
-    found = list(results("topics", [scores], "base", "queries", measures.resamples))
-    rows = _rows(result for result in found if not result.group)
+    pairs = pairs_with_instructions(topics, instructions)
+    scored = partial(score_topics, groups=topics, measures=measures.measures, pairs=pairs,
+                     candidates=settings.reranker is not None)  # fmt: skip
+    base, trained = map(scored, _models(job.out / "model", settings, template, measures.encode))
+    both = replace(base, values={**base.values, **trained.values})
+    found = list(results("topics", [both], "base", "queries", measures.resamples))
+    rows = _rows([result for result in found if not result.group])
     name = "evaluation.json" if instructions == "given" else f"evaluation-{instructions}.json"
     (job.out / name).write_text(json.dumps(rows, indent=1))
     title = None if instructions == "given" else f"{instructions} instructions"
@@ -70,7 +72,7 @@ def evaluate_job(
     of_corpora = [result for result in found if result.group.startswith("domain: ")]
     if of_corpora:
         by_corpus = {
-            group.partition(": ")[2]: _rows(of_group) for group, of_group in groupby(of_corpora, lambda one: one.group)
+            group.partition(": ")[2]: _rows(list(own)) for group, own in groupby(of_corpora, lambda one: one.group)
         }
         (job.out / f"corpora-{name}").write_text(json.dumps(by_corpus, indent=1))
         lines = [(corpus, *_line(row)) for corpus, own in by_corpus.items() for row in own if row["measure"] in _SHORT]
@@ -79,35 +81,22 @@ def evaluate_job(
         print_json({row["measure"]: row for row in rows})
 
 
-def _scores(
-    models: tuple[Path | str, Path],
-    template: TextTemplate,
-    topics: Sequence[TopicGroup],
-    settings: EvaluateSettings,
-    instructions: Instructions,
-    *,
-    reranker: bool,
-) -> CollectionScores:
-    """The values of base and trained model, one after the other; those of a reranker over candidates."""
-    pairs = pairs_with_instructions(topics, instructions)
-
-    def of(name: str, place: Path | str) -> CollectionScores:
-        trained_reranker = reranker and name == "trained"
-        system = (
-            ScorerSystem(name, load_pair_scorer(place, template, settings.encode))
-            if trained_reranker
-            else EncoderSystem(name, load_encoder(place, template, settings.encode))
-        )
-        return score_topics(system, topics, settings.measures, pairs, candidates=reranker)
-
-    base, trained = (of(name, place) for name, place in zip(("base", "trained"), models, strict=True))
-    return replace(base, values={**base.values, **trained.values})
+def _models(
+    trained: Path, settings: TrainSettings, template: TextTemplate, encode: EncodeSettings
+) -> Iterator[EncoderSystem | ScorerSystem]:
+    """The base, then the trained model; each is loaded when the one before is done with."""
+    yield EncoderSystem("base", load_encoder(settings.base or minilm_folder(), template, encode))
+    if settings.reranker:
+        yield ScorerSystem("trained", load_pair_scorer(trained, template, encode))
+    else:
+        yield EncoderSystem("trained", load_encoder(trained, template, encode))
 
 
-def _rows(found: Iterable[Result]) -> list[dict[str, Any]]:
+def _rows(found: Sequence[Result]) -> list[dict[str, Any]]:
     """A row a measure, base and trained model in it."""
+    base = {one.measure: one.value for one in found if one.system == "base"}
     return [
-        {"measure": one.measure, "queries": one.count, "base": one.value - one.difference, "trained": one.value,
+        {"measure": one.measure, "queries": one.count, "base": base[one.measure], "trained": one.value,
          "difference": one.difference, "low": one.low, "high": one.high}
         for one in found
         if one.system == "trained"

@@ -20,15 +20,17 @@ from foil.trainer.systems.vector_cache import Floats
 Scores = Mapping[str, float]
 
 
-class EncoderSystem:
+class _Held:
+    def facts(self) -> Mapping[str, str | float]:
+        """Nothing: whoever holds the model knows it."""
+        return {}
+
+
+class EncoderSystem(_Held):
     """An embedder; the run holds vectors, and not a score of every query and document."""
 
     def __init__(self, name: str, encoder: Encoder) -> None:
         self.name, self.template, self._encoder = name, encoder.template, encoder
-
-    def facts(self) -> Mapping[str, str | float]:
-        """Nothing: whoever holds the model knows it."""
-        return {}
 
     def rank(self, benchmark: Benchmark, k: int) -> Run:
         """All documents, or all candidates, by cosine."""
@@ -46,15 +48,11 @@ class EncoderSystem:
         return _LazyRun(tuple(asked), scores_of)
 
 
-class ScorerSystem:
+class ScorerSystem(_Held):
     """A cross-encoder over candidates."""
 
     def __init__(self, name: str, scorer: PairScorer) -> None:
         self.name, self.template, self._scorer = name, scorer.template, scorer
-
-    def facts(self) -> Mapping[str, str | float]:
-        """Nothing: whoever holds the model knows it."""
-        return {}
 
     def rank(self, benchmark: Benchmark, k: int) -> Run:
         """All candidates by score."""

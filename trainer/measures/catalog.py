@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from foil.engine.errors import UsageError
 from foil.trainer.measures.following.both_views import BothViews
-from foil.trainer.measures.following.judged_views import JudgedChange, JudgedViews, NetChange, OfQueries
+from foil.trainer.measures.following.judged_views import JudgedChange, JudgedViews, OfQueries
 from foil.trainer.measures.following.p_mrr import PMRR
 from foil.trainer.measures.following.robustness import Robustness
 from foil.trainer.measures.following.sicr import SICR
@@ -54,9 +55,9 @@ MEASURES: Mapping[str, tuple[str, Callable[..., Measure]]] = {
     "Robustness@k(mode)": (rf"Robustness{_CUTOFF}(?:\((?P<mode>{_MODE})\))?", Robustness),
     "both views": (r"both views", BothViews),
     "both_views": (r"both_views", JudgedViews),
-    "should_fall": (r"should_(?P<direction>fall)", JudgedChange),
-    "should_stay": (r"should_(?P<direction>stay)", JudgedChange),
-    "net": (r"net", NetChange),
+    "should_fall": (r"should_fall", partial(JudgedChange, "should_fall")),
+    "should_stay": (r"should_stay", partial(JudgedChange, "should_stay")),
+    "net": (r"net", partial(JudgedChange, "net")),
     "plain_ndcg@k": (rf"(?P<queries>plain)_(?P<measure>ndcg)(?:{_CUTOFF})?", OfQueries),
     "plain_rr@k": (rf"(?P<queries>plain)_(?P<measure>rr)(?:{_CUTOFF})?", OfQueries),
     "instructed_ndcg@k": (rf"(?P<queries>instructed)_(?P<measure>ndcg)(?:{_CUTOFF})?", OfQueries),

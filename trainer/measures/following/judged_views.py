@@ -49,27 +49,16 @@ class JudgedViews(PairedMeasure):
 
 @dataclass(frozen=True, slots=True)
 class JudgedChange(PairedMeasure):
-    """How far documents move that the query without an instruction wants, and an instruction refuses or wants too."""
+    """How far documents move that the query without an instruction wants, and an instruction refuses or wants too.
 
-    direction: Literal["fall", "stay"]
+    `net` is the first less the second, of cores that have both.
+    """
 
-    @property
-    def name(self) -> str:
-        return f"should_{self.direction}"
-
-    def pair_values(self, variants: Sequence[VariantOfQuery], qrels: Qrels, run: Run) -> list[float]:
-        return _changes(variants, qrels, run, wanted=self.direction == "stay")
-
-
-@dataclass(frozen=True, slots=True)
-class NetChange(PairedMeasure):
-    """should_fall - should_stay, of cores that have both."""
-
-    @property
-    def name(self) -> str:
-        return "net"
+    name: Literal["should_fall", "should_stay", "net"]
 
     def pair_values(self, variants: Sequence[VariantOfQuery], qrels: Qrels, run: Run) -> list[float]:
+        if self.name != "net":
+            return _changes(variants, qrels, run, wanted=self.name == "should_stay")
         fall, stay = (_changes(variants, qrels, run, wanted=wanted) for wanted in (False, True))
         return [float(np.mean(fall) - np.mean(stay))] if fall and stay else []
 
