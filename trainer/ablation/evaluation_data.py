@@ -132,7 +132,8 @@ class TopicSet:
         encode, template = self._settings.encode, trained_template(model) or template_named(OWN)
         system = EncoderSystem(str(model), load_encoder(model, template, encode))
         found = score_topics(system, self._groups, self._measures)
-        facts = {"system": str(model), "weights": folder_digest(model), "template": template.name,
+        facts: dict[str, str | float] = {
+                 "system": str(model), "weights": folder_digest(model), "template": template.name,
                  "max_tokens": encode.max_tokens, "precision": encode.precision}  # fmt: skip
         kept = replace(found, name=self.name, digest=self.digests[self.name], groups={})
         return ModelScores((kept,), {**facts, "digest": sha256_hex(canonical_json(facts))})

@@ -20,13 +20,13 @@ from foil.trainer.systems.vector_cache import Floats
 Scores = Mapping[str, float]
 
 
-class _Held:
+class _InMemory:
     def facts(self) -> Mapping[str, str | float]:
         """Nothing: whoever holds the model knows it."""
         return {}
 
 
-class EncoderSystem(_Held):
+class EncoderSystem(_InMemory):
     """An embedder; the run holds vectors, and not a score of every query and document."""
 
     def __init__(self, name: str, encoder: Encoder) -> None:
@@ -48,7 +48,7 @@ class EncoderSystem(_Held):
         return _LazyRun(tuple(asked), scores_of)
 
 
-class ScorerSystem(_Held):
+class ScorerSystem(_InMemory):
     """A cross-encoder over candidates."""
 
     def __init__(self, name: str, scorer: PairScorer) -> None:
