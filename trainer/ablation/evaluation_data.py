@@ -133,8 +133,9 @@ class TopicSet:
         system = EncoderSystem(str(model), load_encoder(model, template, encode))
         found = score_topics(system, self._groups, self._measures)
         facts: dict[str, str | float] = {
-                 "system": str(model), "weights": folder_digest(model), "template": template.name,
-                 "max_tokens": encode.max_tokens, "precision": encode.precision}  # fmt: skip
+            "system": str(model), "weights": folder_digest(model), "template": template.name,
+            "max_tokens": encode.max_tokens, "precision": encode.precision,
+        }  # fmt: skip
         kept = replace(found, name=self.name, digest=self.digests[self.name], groups={})
         return ModelScores((kept,), {**facts, "digest": sha256_hex(canonical_json(facts))})
 
