@@ -185,6 +185,15 @@ class Version:
         """Those of its partitions that lie in packs."""
         return PartitionRanges.union(PartitionRanges([(pack.first, pack.last)]) for pack in self.packs)
 
+    @cached_property
+    def _pack_firsts(self) -> list[int]:
+        return [pack.first for pack in self.packs]
+
+    def pack_of(self, partition: int) -> Pack | None:
+        """The pack with the rows of a partition; None where its own files hold them."""
+        place = bisect_right(self._pack_firsts, partition) - 1
+        return self.packs[place] if place >= 0 and partition <= self.packs[place].last else None
+
     def manifest_of(self, partition: int) -> Manifest:
         """The manifest with the entry of one of its partitions."""
         return next(manifest for manifest in self.manifests if partition in manifest.partitions)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from foil.datasets_out.training.training_view import TopicGroup
+from foil.engine.texts.text_keys import text_key
 from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from foil.trainer.data.collate import key_of
 from foil.trainer.settings import TOPIC_MEASURES
 from foil.trainer.text_templates import QueryPair, TextTemplate
 
@@ -53,7 +53,7 @@ def benchmark_of_topics(
 
 def _id_of(text: str) -> str:
     """The key of a text in as many digits as any, so that ids are in the order of keys."""
-    return f"{key_of(text) + 2**63:020d}"
+    return f"{text_key(text) + 2**63:020d}"
 
 
 def _in_order(names: Iterable[Sequence[str]]) -> tuple[str, ...]:
