@@ -187,13 +187,6 @@ def test_no_two_classes_share_a_name():
     assert not [name for name, count in names.items() if count > 1]
 
 
-def test_no_folder_holds_more_than_twelve_modules():
-    modules_of = Counter(
-        path.parent for path in [*sources(), *(REPO / "tests").rglob("*.py")] if path.stem != "__init__"
-    )
-    assert not [str(folder) for folder, count in modules_of.items() if count > 12]
-
-
 def test_no_test_imports_another():
     imported = [
         f"{path.relative_to(REPO)} imports {name}"

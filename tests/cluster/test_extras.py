@@ -10,12 +10,11 @@ from importlib.metadata import packages_distributions, requires
 import pytest
 from typer.testing import CliRunner
 
-from foil.cluster.__main__ import ROOMS
 from foil.cluster.commands.app import app
 from foil.cluster.extras import libraries, need
 from foil.engine.errors import UsageError
 from tests.support.commands import foil, write_job
-from tests.support.paths import REPO
+from tests.support.paths import PACKAGES, REPO
 
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())
 SCRIPT = """
@@ -144,7 +143,7 @@ def test_every_data_file_is_packaged():
         path
         for package, patterns in PROJECT["tool"]["setuptools"]["package-data"].items()
         for pattern in patterns
-        for path in (REPO / package).glob(pattern)
+        for path in (REPO / package.removeprefix("foil.")).glob(pattern)
     }
-    listed = subprocess.run(["git", "ls-files", *ROOMS], capture_output=True, text=True, cwd=REPO, check=True).stdout
+    listed = subprocess.run(["git", "ls-files", *PACKAGES], capture_output=True, text=True, cwd=REPO, check=True).stdout
     assert {REPO / name for name in listed.splitlines() if not name.endswith(".py")} <= packaged

@@ -167,7 +167,7 @@ def test_a_kill_at_any_point_of_a_retry_asks_nothing_twice(tmp_path, point):
 
 
 def test_a_run_without_its_journal_is_refused(tmp_path):
-    with scripted(refuses(answered(403, "blocked"))) as server:
+    with scripted(refuses(answered(422, "no"))) as server:
         job = write_job(tmp_path, server.url, 8, poison=POISON)
         assert run(job).returncode == 3
         assert foil("gc", tmp_path / "out", "--journal-days", "0").returncode == 0

@@ -207,7 +207,7 @@ train(settings, view, out, callbacks=Callbacks(on_step=die))
 
 
 def test_rows_come_back_as_they_were_written(tmp_path):
-    rows = [LogRow(step, 0, 1 / 3 + step, 1e-4, 0.1, 0.25, 48.0, 1e5) for step in (1, 2, 3)]
+    rows = [LogRow(step, 0, 1 / 3 + step, 1e-4, 0.1, 0.25, 48.0, 1e5, 0.7) for step in (1, 2, 3)]
     for first in (0, 2):
         logs = Logs(tmp_path, first)
         for row in rows[first:]:
