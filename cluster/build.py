@@ -73,10 +73,10 @@ def build_parts(job: Job, reuse: Sequence[str] = (), run: str = "") -> Parts:
 
 def _paid(job: Job, reuse: Sequence[str]) -> PaidReplies | None:
     """What other runs have paid for; of stored topics also what their judges answered."""
-    found: list[PaidReplies] = [ReplyArchive([open_store(mirror_of(out)) for out in reuse])] if reuse else []
+    archives: list[PaidReplies] = [ReplyArchive([open_store(mirror_of(out)) for out in reuse])] if reuse else []
     if isinstance(job.seeds, StoredTopicsSettings):
-        found.append(CallReplies(job.seeds.out, job.seeds.snapshot, "judges."))
-    return _FirstPaid(found) if found else None
+        archives.append(CallReplies(job.seeds.out, job.seeds.snapshot, "judges."))
+    return _FirstPaid(archives) if archives else None
 
 
 class _FirstPaid:

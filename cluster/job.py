@@ -118,12 +118,12 @@ def settings_from(overrides: Sequence[str], settings: type[Section]) -> Section:
         raise _refusal("the settings were refused", lines) from None
 
 
-def read_settings(path: Path, settings: type[Section], what: str, overrides: Sequence[str] = ()) -> Section:
-    """The settings of a YAML page under `--set`; `what` it is, "a benchmark". UsageError lists every mistake."""
-    text = read_text(path, f"a YAML file that names {what}")
+def read_settings(path: Path, settings: type[Section], kind: str, overrides: Sequence[str] = ()) -> Section:
+    """The settings of a YAML page under `--set`; `kind`: what it is, "a benchmark". UsageError lists every mistake."""
+    text = read_text(path, f"a YAML file that names {kind}")
     page, _ = read_yaml(text, str(path))
     if not isinstance(page, dict):
-        raise UsageError(f"{path}: {what} is a mapping with {', '.join(settings.model_fields)}")
+        raise UsageError(f"{path}: {kind} is a mapping with {', '.join(settings.model_fields)}")
     try:
         return settings_from([*(f"{key}={json.dumps(value)}" for key, value in page.items()), *overrides], settings)
     except UsageError as error:
@@ -162,14 +162,14 @@ def _apply_override(document: dict[str, Any], text: str) -> None:
     """Applies one `a.b=c`; the value is read as YAML, like a value of a job file."""
     dotted, equals, raw = text.partition("=")
     *parents, last = dotted.split(".")
-    told = shown("models..." if text.startswith("models") else text)
+    quoted = shown("models..." if text.startswith("models") else text)
     if not equals or not last or not all(parents) or len(parents) > MAX_DEPTH:
-        raise UsageError(f"--set {told} is not of the form a.b=value")
+        raise UsageError(f"--set {quoted} is not of the form a.b=value")
     target: Any = document
     for step in parents:
         target = target.setdefault(step, {}) if isinstance(target, dict) else None
         if not isinstance(target, dict):
-            raise UsageError(f"--set {told}: {shown(step)} is not a mapping in the job file")
+            raise UsageError(f"--set {quoted}: {shown(step)} is not a mapping in the job file")
     target[last], _ = read_yaml(raw, f"--set {cut(dotted)}", (*parents, last))
 
 
@@ -196,8 +196,8 @@ class _Checker:
         out = self._read_out(document.get("out"))
         self._check_sections(models, limits, runtime)
         if models_stand:
-            asked: dict[KeyPath, Sequence[str]] = {("recipe",): roles_asked(recipe) if recipe else ()}
-            self._check_roles(models, asked | {("validators", i): part.asks() for i, part in enumerate(validators)})
+            roles: dict[KeyPath, Sequence[str]] = {("recipe",): roles_asked(recipe) if recipe else ()}
+            self._check_roles(models, roles | {("validators", i): part.asks() for i, part in enumerate(validators)})
         if self.mistakes or not (seeds and recipe and replies and limits and runtime and out):
             raise _refusal("the job was refused", self.mistakes)
         return Job(seeds, recipe, models, validators, replies, out, limits, runtime, train, evaluate)
@@ -279,9 +279,9 @@ class _Checker:
                     ("models", name), "`engines` are actors of Ray; set runtime.kind: ray, or engines: 0 (one a worker)"
                 )
 
-    def _check_roles(self, models: Mapping[str, Settings], asked: Mapping[KeyPath, Sequence[str]]) -> None:
+    def _check_roles(self, models: Mapping[str, Settings], roles_by_key: Mapping[KeyPath, Sequence[str]]) -> None:
         """Refuses a recipe or validator that asks a role without a model."""
-        for key_path, roles in asked.items():
+        for key_path, roles in roles_by_key.items():
             for role in roles:
                 if for_role(models, role) is None:
                     self._add_mistake(key_path, f"asks a model of the role {role!r}; name one under `models`")
@@ -315,9 +315,9 @@ class _Checker:
         kind = value.get("kind") if isinstance(value, dict) else None
         if not isinstance(kind, str) or kind not in catalog:
             if value is not None or key_path[1:]:  # an empty section of the page is reported once
-                known = ", ".join(sorted(catalog))
-                this = "this kind" if is_hidden(key_path) and kind else f"kind {shown(kind)}"
-                self._add_mistake(key_path, f"{this} is not known; use one of {known}")
+                kinds = ", ".join(sorted(catalog))
+                label = "this kind" if is_hidden(key_path) and kind else f"kind {shown(kind)}"
+                self._add_mistake(key_path, f"{label} is not known; use one of {kinds}")
             return None
         return self._read_section(key_path, value, catalog[kind][0])
 
@@ -347,16 +347,16 @@ def _found(key_path: KeyPath, value: Any, joint: str = ", ") -> str:
     return "" if is_hidden(key_path) else f"{joint}found {shown(value)}"
 
 
-def _describe(error: Any, settings: type[Settings], found: str) -> str:
+def _describe(error: Any, settings: type[Settings], ending: str) -> str:
     if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
         return f"unknown key; {settings.__name__} has {', '.join(settings.model_fields)}"
     if error["type"] == "missing":
         return "is missing; add it"
     if error["type"] == "secret_in_job":
         return str(error["msg"])
-    return f"{error['msg']}{found}"
+    return f"{error['msg']}{ending}"
 
 
-def _refusal(what: str, mistakes: Sequence[str]) -> UsageError:
+def _refusal(title: str, mistakes: Sequence[str]) -> UsageError:
     more = [f"and {len(mistakes) - MAX_MISTAKES:,} more"] if len(mistakes) > MAX_MISTAKES else []
-    return UsageError(f"{what}:\n  " + "\n  ".join([*(cut(each, 2_000) for each in mistakes[:MAX_MISTAKES]), *more]))
+    return UsageError(f"{title}:\n  " + "\n  ".join([*(cut(each, 2_000) for each in mistakes[:MAX_MISTAKES]), *more]))

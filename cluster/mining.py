@@ -44,7 +44,7 @@ def scorer_source(settings: MineSettings) -> ScorerSource:
         return bm25_source(settings)
     from foil.trainer.mining.model_scorer import model_source
 
-    return model_source(settings, lambda done, texts: say(f"encoded {done:,} of {texts:,} passages"))
+    return model_source(settings, lambda count, texts: say(f"encoded {count:,} of {texts:,} passages"))
 
 
 def _settings(overrides: Sequence[str], job: Job | None) -> MineSettings:

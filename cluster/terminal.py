@@ -167,11 +167,11 @@ def _table(columns: Sequence[str], rows: Rows, title: str | None, *, numbers: bo
 
 def _write(text: str) -> None:
     """All of the text, or an error: with PYTHONUNBUFFERED, Python's own write drops what a full pipe or disk left."""
-    left = memoryview(text.encode(sys.stdout.encoding, "backslashreplace"))
+    rest = memoryview(text.encode(sys.stdout.encoding, "backslashreplace"))
     try:
         sys.stdout.flush()
-        while left:
-            left = left[sys.stdout.buffer.write(left) :]
+        while rest:
+            rest = rest[sys.stdout.buffer.write(rest) :]
         sys.stdout.flush()
     except BrokenPipeError:
         _drop_stdout()

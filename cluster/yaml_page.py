@@ -159,7 +159,7 @@ class _Reader:
             raise self._refused(event, "merge keys (<<) are not read; write the keys out")
         return self._text(event)
 
-    def _scalar(self, event: Any, told: str) -> Any:
+    def _scalar(self, event: Any, label: str) -> Any:
         text = self._text(event)
         if not event.implicit[0]:
             return text
@@ -167,20 +167,20 @@ class _Reader:
             return _CONSTANTS[text]
         for pattern, base in _INTEGERS:
             if match := pattern.fullmatch(text):
-                return self._integer(event, match[1], base, told)
+                return self._integer(event, match[1], base, label)
         finite = not _NOT_FINITE.fullmatch(text)
         value = float(text) if finite and _FLOAT.fullmatch(text) else None
         if not finite or (value is not None and not math.isfinite(value)):
-            raise self._refused(event, f"{told} is no finite number; write a finite one, or quote a text")
+            raise self._refused(event, f"{label} is no finite number; write a finite one, or quote a text")
         return text if value is None else value
 
-    def _integer(self, event: Any, digits: str, base: int, told: str) -> int:
+    def _integer(self, event: Any, digits: str, base: int, label: str) -> int:
         if len(digits) > MAX_DIGITS:
             why = f"has {len(digits):,} digits; a whole number has at most {MAX_DIGITS}"
-            raise self._refused(event, f"{told} {why}, or is a quoted text")
+            raise self._refused(event, f"{label} {why}, or is a quoted text")
         if base == 10 and len(digits) > 1 and digits.startswith("0"):
             why = "is decimal to some readers of YAML and octal to others"
-            raise self._refused(event, f"{told} {why}; drop the first zero, write 0o for octal, or quote a text")
+            raise self._refused(event, f"{label} {why}; drop the first zero, write 0o for octal, or quote a text")
         sign = -1 if event.value.startswith("-") else 1
         return sign * int(digits, base)
 

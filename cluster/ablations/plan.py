@@ -87,8 +87,8 @@ def evaluation_sets(settings: AblationSettings, baseline: CellRun) -> dict[Stage
         "report": [_opened(settings, baseline, text, "report") for text in settings.report],
     }
     sets["dev"][0].measure_name(settings.measure)
-    for named, of_stage in zip(("dev", "report"), (settings.dev, settings.report), strict=True):
-        _refuse_twice(named, of_stage)
+    for stage, of_stage in zip(("dev", "report"), (settings.dev, settings.report), strict=True):
+        _refuse_twice(stage, of_stage)
     refuse_shared(sets["dev"], sets["report"])
     return sets
 

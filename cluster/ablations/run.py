@@ -38,8 +38,8 @@ def ablate_file(path: Path, overrides: Sequence[str] = (), out: Path | None = No
 
     Raises RunHeldError while another process of this machine does.
     """
-    given = [*overrides, *([f"out={json.dumps(str(out))}"] if out else [])]
-    settings = read_settings(path, AblationSettings, "an ablation", given)
+    all_overrides = [*overrides, *([f"out={json.dumps(str(out))}"] if out else [])]
+    settings = read_settings(path, AblationSettings, "an ablation", all_overrides)
     runs = cell_runs(settings)
     sets = evaluation_sets(settings, runs[0])
     with held(settings.out, "ablate"):
@@ -118,7 +118,7 @@ def _choose(table: Table, each: EvaluationData, measure: str) -> str:
 
 def _compared(each: EvaluationData, scores: Scores) -> Compared:
     """Each measure of which all runs have values, and the cells on it."""
-    parts = {run: [values_of(part) for part in found.collections] for run, found in scores.items()}
+    parts = {run: [values_of(part) for part in model_scores.collections] for run, model_scores in scores.items()}
     compared = {}
     for measure in dict.fromkeys(measure for of_run in parts.values() for part in of_run for measure in part):
         by_cell: dict[str, list[dict[str, float]]] = {}
@@ -133,13 +133,13 @@ def _keep_rows(stage: str, each: EvaluationData, scores: Scores, settings: Ablat
     """Adds rows as `foil evaluate` writes them: each run against the baseline of the same seed. Dev is chosen on."""
     rows: list[dict[str, Any]] = []
     for seed in range(settings.seeds):
-        of_seed = {str(run.job.out / "model"): found for run, found in scores.items() if run.seed == seed}
-        base, facts = next(iter(of_seed)), {name: found.facts for name, found in of_seed.items()}
+        of_seed = {str(run.job.out / "model"): of_run for run, of_run in scores.items() if run.seed == seed}
+        base, facts = next(iter(of_seed)), {name: of_model.facts for name, of_model in of_seed.items()}
         merged = _merged(of_seed)
         depth = settings.depth if isinstance(each, BenchmarkSet) else None
-        found = results(each.name, merged, base, each.average, settings.resamples)
+        compared = results(each.name, merged, base, each.average, settings.resamples)
         chosen_on = {"chosen_on": stage == "dev"}
-        rows += [asdict(result) | chosen_on | about(merged, facts, result.system, base, depth) for result in found]
+        rows += [asdict(result) | chosen_on | about(merged, facts, result.system, base, depth) for result in compared]
     keep(settings.out / "results.jsonl", rows)
 
 
@@ -147,5 +147,5 @@ def _merged(of_seed: Mapping[str, ModelScores]) -> list[CollectionScores]:
     """The collections, with the values of several models by name."""
     return [
         replace(parts[0], values={name: values_of(part) for name, part in zip(of_seed, parts, strict=True)})
-        for parts in zip(*(found.collections for found in of_seed.values()), strict=True)
+        for parts in zip(*(model_scores.collections for model_scores in of_seed.values()), strict=True)
     ]

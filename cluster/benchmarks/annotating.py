@@ -26,10 +26,10 @@ def draft_instructions(source: str, model: str, sheet: Path, overrides: Sequence
         raise UsageError(f"{sheet} exists, and may hold marks; give another --sheet")
     settings, benchmark = settings_from(overrides, AnnotationSettings), read_one_collection(source)
     hosted = hosted_settings("", model, settings)
-    asked = LlmReplies(hosted, replies or DEFAULT_OUT / "replies")
-    found = asked.run(lambda ask: drafts(benchmark, settings, ask, hosted.model))
-    put_text(sheet, "".join(f"{json.dumps(draft.row(), ensure_ascii=False)}\n" for draft in found))
-    say(f"{len(found)} instructions in {sheet} ({asked.sent} requests); set `keep` of each row to yes or no, then:")
+    asker = LlmReplies(hosted, replies or DEFAULT_OUT / "replies")
+    rows = asker.run(lambda ask: drafts(benchmark, settings, ask, hosted.model))
+    put_text(sheet, "".join(f"{json.dumps(draft.row(), ensure_ascii=False)}\n" for draft in rows))
+    say(f"{len(rows)} instructions in {sheet} ({asker.sent} requests); set `keep` of each row to yes or no, then:")
     say(f"    foil benchmarks annotate {source} --marked {sheet} --into FOLDER")
 
 

@@ -34,10 +34,10 @@ class TrainingText(NamedTuple):
 def contaminated_queries(benchmark: Benchmark, snapshots: Sequence[Snapshot], settings: MakingSettings) -> set[str]:
     """The ids of queries whose own text, or a relevant document of theirs, some of these runs train on."""
     index = NgramIndex.build(_items(benchmark), settings.overlap_words)
-    found: set[tuple[str, str]] = set()
+    hit_items: set[tuple[str, str]] = set()
     for texts in (batch for snapshot in snapshots for batch in training_texts(snapshot, settings.split)):
         hits = index.find([each.text for each in texts], [each.least_words for each in texts])
-        found |= {
+        hit_items |= {
             (hit.source, hit.item)
             for hit in hits
             if hit.source == QUERY or hit.words >= settings.document_share * hit.item_words
@@ -45,8 +45,8 @@ def contaminated_queries(benchmark: Benchmark, snapshots: Sequence[Snapshot], se
     return {
         query.id
         for query in benchmark.queries
-        if (QUERY, query.query) in found
-        or any((DOCUMENT, name) in found for name in relevant_documents(benchmark.qrels, query.id))
+        if (QUERY, query.query) in hit_items
+        or any((DOCUMENT, name) in hit_items for name in relevant_documents(benchmark.qrels, query.id))
     }
 
 

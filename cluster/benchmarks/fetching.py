@@ -41,8 +41,8 @@ def benchmark_files(kind: str, folder: Path, only: str = "*", revision: str = ""
     Raises UsageError where the benchmark is not on the hub or nothing matches, FoilError where the hub does not answer.
     """
     if kind not in HUB:
-        known = kind_named(kind)
-        raise UsageError(f"{kind} cannot be fetched (there are {', '.join(HUB)}); bring {known.bring}: {known.origin}")
+        entry = kind_named(kind)
+        raise UsageError(f"{kind} cannot be fetched (there are {', '.join(HUB)}); bring {entry.bring}: {entry.origin}")
     files = [
         file
         for part, repository in HUB[kind].items()

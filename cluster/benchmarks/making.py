@@ -113,13 +113,13 @@ def _made(part: PartToMake, making: Making) -> tuple[Benchmark, dict[str, Any]]:
 
 def _clean(benchmark: Benchmark, making: Making, against: Sequence[Snapshot]) -> Benchmark:
     """Without the queries that these runs train on, and the variants of their cores."""
-    found = contaminated_queries(benchmark, against, making.settings) if against else set()
-    cores = {query.core for query in benchmark.queries if query.id in found}
+    dirty = contaminated_queries(benchmark, against, making.settings) if against else set()
+    cores = {query.core for query in benchmark.queries if query.id in dirty}
     clean = only_queries(benchmark, {query.id for query in benchmark.queries if query.core not in cores})
-    if found and (making.refuse or not clean.queries):
+    if dirty and (making.refuse or not clean.queries):
         advice = "leave out --refuse to drop them" if clean.queries else "none is left: make it of other topics"
         raise UsageError(
-            f"{len(found):,} of {len(benchmark.queries):,} queries of {benchmark.name} stand in what these runs train "
-            f"on, such as {min(found)!r}; {advice}"
+            f"{len(dirty):,} of {len(benchmark.queries):,} queries of {benchmark.name} stand in what these runs train "
+            f"on, such as {min(dirty)!r}; {advice}"
         )
     return clean

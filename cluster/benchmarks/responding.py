@@ -29,13 +29,13 @@ def draw_responses(source: str, model: str, overrides: Sequence[str], replies: P
     if path.exists():
         raise UsageError(f"{path} exists; remove it to draw anew, or go on with foil benchmarks make {source}")
     prompts = [prompt for prompts in prompts_of_sub_tasks(folder, only).values() for prompt in prompts]
-    asked = LlmReplies(hosted, replies or DEFAULT_OUT / "replies")
-    found = asked.run(lambda ask: respond(prompts, settings, ask, hosted.model))
-    drawn = zip(prompts, found, strict=True)
-    rows = [{"prompt": prompt.prompt, "response": text} for prompt, texts in drawn for text in texts]
+    asker = LlmReplies(hosted, replies or DEFAULT_OUT / "replies")
+    draws = asker.run(lambda ask: respond(prompts, settings, ask, hosted.model))
+    pairs = zip(prompts, draws, strict=True)
+    rows = [{"prompt": prompt.prompt, "response": text} for prompt, texts in pairs for text in texts]
     put_text(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
-    counts = {"prompts": len(prompts), "responses": len(rows), "following": sum(sum(texts.values()) for texts in found),
-              "short": sum(not is_enough(texts, settings) for texts in found), "requests": asked.sent}  # fmt: skip
+    counts = {"prompts": len(prompts), "responses": len(rows), "following": sum(sum(texts.values()) for texts in draws),
+              "short": sum(not is_enough(texts, settings) for texts in draws), "requests": asker.sent}  # fmt: skip
     if as_json:
         print_json(counts)
         return

@@ -44,11 +44,11 @@ def draw_review(
     settings, benchmark = settings_from(overrides, ReviewSettings), read_one_collection(source)
     pool = open_pool(systems, settings, vectors or DEFAULT_OUT / "vectors", first)
     depth = max(settings.high_rank, settings.low_rank)
-    found = doubtful(benchmark, list(rank_all(benchmark, pool, depth).values()), settings)
-    if not found:
+    in_doubt = doubtful(benchmark, list(rank_all(benchmark, pool, depth).values()), settings)
+    if not in_doubt:
         raise UsageError(f"{len(pool)} systems put no judgment of {benchmark.name} in doubt; raise high_rank, or lower "
                          "least_systems, low_rank or missed_share with --set")  # fmt: skip
-    items = list(review_items(benchmark, found))
+    items = list(review_items(benchmark, in_doubt))
     put_json(key, {"digest": benchmark.digest, "items": key_of(items)})
     put_text(text, sheet_text(items))
     put_text(rows, sheet_json(items))
@@ -56,15 +56,15 @@ def draw_review(
     say(f"    foil benchmarks review {source} --marked FILE --into FOLDER")
 
 
-def review_items(benchmark: Benchmark, found: Mapping[str, Sequence[str]]) -> Iterator[AuditItem]:
+def review_items(benchmark: Benchmark, in_doubt: Mapping[str, Sequence[str]]) -> Iterator[AuditItem]:
     """An item a query, its documents in an order that tells neither ranks nor judgments."""
     queries = {query.id: query for query in benchmark.queries}
-    for number, (name, documents) in enumerate(found.items(), start=1):
+    for number, (name, documents) in enumerate(in_doubt.items(), start=1):
         query, grades = queries[name], benchmark.qrels.get(name, {})
-        shown = sorted(documents, key=lambda document: fraction_of("review", queries[name].id, document))
+        ordered = sorted(documents, key=lambda document: fraction_of("review", queries[name].id, document))
         passages = tuple(
             AuditedPassage(letter, document, int(grades.get(document, 0) > 0), False, *benchmark.documents[document])
-            for letter, document in zip(LETTERS, shown, strict=False)
+            for letter, document in zip(LETTERS, ordered, strict=False)
         )
         stratum = Stratum("benchmark", benchmark.name, "", query.dimension)
         yield AuditItem(number, query.core, "", name, stratum, query.query, query.instruction, passages)
@@ -103,11 +103,11 @@ def _judgments(marks: Sequence[ItemMarks], key: Mapping[str, Any]) -> dict[str, 
 
 def read_one_collection(source: str) -> Benchmark:
     """The benchmark of that name; UsageError where it has several collections."""
-    named = read_source(source)
-    parts = parts_of(named)
+    benchmark_source = read_source(source)
+    parts = parts_of(benchmark_source)
     if len(parts) != 1:
         raise UsageError(f"{source} has {len(parts)} collections; name one: {source}#{parts[0]}")
-    return read_benchmark(named, parts[0])
+    return read_benchmark(benchmark_source, parts[0])
 
 
 def _files(sheet: Path) -> tuple[Path, Path, Path]:

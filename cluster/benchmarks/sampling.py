@@ -38,16 +38,16 @@ def sample(
         small = sample_queries(benchmark, _core_vectors(benchmark, settings, vectors), settings.queries, settings.seed)
     if settings.documents:
         small = sample_documents(small, list(runs.values()), settings.documents, settings.pool_depth, settings.seed)
-    full, kept = mean_scores(benchmark, runs), mean_scores(small, rank_all(small, pool, settings.pool_depth))
-    tau = kendall_tau(full, kept)
-    _show(benchmark.name, full, kept, tau)
+    full, sampled = mean_scores(benchmark, runs), mean_scores(small, rank_all(small, pool, settings.pool_depth))
+    tau = kendall_tau(full, sampled)
+    _show(benchmark.name, full, sampled, tau)
     if tau is None or tau < settings.least_tau:
         raise UsageError(
             f"the sample of {benchmark.name} does not keep the ranking of {len(full)} systems by {MEASURE}: Kendall's "
             f"tau is {_told(tau)}, and least_tau {settings.least_tau:g}; take more queries or documents, compare more "
             "systems with --system, or --set least_tau"
         )
-    return small, {"measure": MEASURE, "tau": tau, "full": full, "sampled": kept}
+    return small, {"measure": MEASURE, "tau": tau, "full": full, "sampled": sampled}
 
 
 def _core_vectors(benchmark: Benchmark, settings: MakingSettings, vectors: Path) -> Any:
@@ -56,8 +56,8 @@ def _core_vectors(benchmark: Benchmark, settings: MakingSettings, vectors: Path)
     return embedder(BESIDE[-1], settings, vectors).pair_vectors(pairs)
 
 
-def _show(name: str, full: Mapping[str, float], kept: Mapping[str, float], tau: float | None) -> None:
-    rows = [(system, f"{100 * full[system]:.1f}", f"{100 * kept[system]:.1f}") for system in full]
+def _show(name: str, full: Mapping[str, float], sampled: Mapping[str, float], tau: float | None) -> None:
+    rows = [(system, f"{100 * full[system]:.1f}", f"{100 * sampled[system]:.1f}") for system in full]
     show([f"{MEASURE}, in points", "whole", "sample"], rows, f"{name}: Kendall's tau {_told(tau)}")
 
 

@@ -65,13 +65,13 @@ def _of_ifeval(settings: MakingSettings, folder: str, only: str = "") -> Iterato
     prompts = prompts_of_sub_tasks(folder, only)
     with told_as_usage():
         responses = ifeval.read_responses(Path(folder))
-    found = 0
+    usable = 0
     for name, own in prompts.items():
         benchmark, counts = ifeval.sub_task(name, own, responses, settings)
         if benchmark.queries:
-            found += 1
+            usable += 1
             yield PartToMake("" if only else name, benchmark, counts=counts)
-    if not found:
+    if not usable:
         raise UsageError(
             f"no prompt in {folder} has both a response that follows its instructions and one that does not; bring "
             "responses of more models, or several of each"
@@ -81,10 +81,10 @@ def _of_ifeval(settings: MakingSettings, folder: str, only: str = "") -> Iterato
 def _of_run(snapshot: Snapshot, settings: MakingSettings) -> Benchmark:
     topics = read_accepted(snapshot)
     chosen = topics if settings.topics == "all" else held_out(topics, settings.split)
-    found = benchmark_of(snapshot.out.resolve().name, chosen)
-    if not found.queries:
+    benchmark = benchmark_of(snapshot.out.resolve().name, chosen)
+    if not benchmark.queries:
         raise UsageError(
             f"{snapshot.out} has no accepted topic to make a benchmark of (topics: {settings.topics}); run more seeds, "
             "raise split.heldout_share, or --set topics=all for a run that nobody trains on"
         )
-    return found
+    return benchmark

@@ -76,8 +76,8 @@ def _connects(host: str, port: int) -> bool:
 
 def ports_of(node: dict[str, Any]) -> list[tuple[str, int, str]]:
     """What other nodes of Ray connect to on this one."""
-    named = (("NodeManagerPort", "node manager"), ("ObjectManagerPort", "object manager"))
-    return [(node["NodeManagerAddress"], node[key], f"node {node['NodeID'][:8]}, {name}") for key, name in named]
+    services = (("NodeManagerPort", "node manager"), ("ObjectManagerPort", "object manager"))
+    return [(node["NodeManagerAddress"], node[key], f"node {node['NodeID'][:8]}, {name}") for key, name in services]
 
 
 def probe(folder: str, names: list[str]) -> list[dict[str, Any]]:
@@ -86,12 +86,12 @@ def probe(folder: str, names: list[str]) -> list[dict[str, Any]]:
     nodes = [node for node in all_nodes() if node["Alive"]]
     host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
     ports = [(host, int(port), "the head, GCS"), *(port for node in nodes for port in ports_of(node))]
-    seen = []
+    looks = []
     for node in nodes:
         gpus, is_head = node["Resources"].get("GPU", 0.0), _HEAD in node["Resources"]
         looked = look_from(node["NodeID"], folder, names, ports)
-        seen.append({"node": node["NodeID"], "head": is_head, "gpus": gpus, **looked})
-    return seen
+        looks.append({"node": node["NodeID"], "head": is_head, "gpus": gpus, **looked})
+    return looks
 
 
 def look_from(node: str, folder: str, names: list[str], ports: list[tuple[str, int, str]]) -> dict[str, Any]:

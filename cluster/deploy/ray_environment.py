@@ -56,9 +56,9 @@ def no_copies_of_this_folder(address: str, environment: MutableMapping[str, str]
         environment.setdefault(_UV_HOOK, "0")
 
 
-def differing(environment: Mapping[str, str], wanted: Mapping[str, str] = NETWORK) -> dict[str, str]:
-    """The wanted variables that this environment lacks or sets otherwise -> what it has, "" for nothing."""
-    return {name: environment.get(name, "") for name, value in wanted.items() if environment.get(name) != value}
+def differing(environment: Mapping[str, str], expected: Mapping[str, str] = NETWORK) -> dict[str, str]:
+    """The expected variables that this environment lacks or sets otherwise -> what it has, "" for nothing."""
+    return {name: environment.get(name, "") for name, value in expected.items() if environment.get(name) != value}
 
 
 def stop_wait_s(drain_s: float) -> int:

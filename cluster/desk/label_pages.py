@@ -33,8 +33,8 @@ class LabelPages:
 
     def item(self, request: Request) -> Response:
         """The item that the URL names, else the next one that is not marked; at the end, a summary."""
-        named = request.query_params.get("item", "")
-        number = int(named) if named.isdecimal() and len(named) < 7 else self._session.next_item(self._annotator)
+        digits = request.query_params.get("item", "")
+        number = int(digits) if digits.isdecimal() and len(digits) < 7 else self._session.next_item(self._annotator)
         return self._page(number, {})
 
     async def put(self, request: Request) -> Response:
@@ -57,15 +57,15 @@ class LabelPages:
 
     def _page(self, number: int | None, values: Mapping[str, str], error: str = "") -> Response:
         session, annotator = self._session, self._annotator
-        done = session.done(annotator)
-        shown: dict[str, Any] = {
+        marked = session.done(annotator)
+        fields: dict[str, Any] = {
             "item": session.item(number) if number is not None else None,
             "marks": values or (session.marks(annotator, number) if number is not None else {}),
             "order": session.order(annotator),
-            "done": done,
+            "done": marked,
             "annotator": annotator,
             "sheet": session.name,
             "agreement": session.agreement(),
             "error": error,
         }
-        return self._pages.page("label.html.j2", TAB[0], 400 if error else 200, **shown)
+        return self._pages.page("label.html.j2", TAB[0], 400 if error else 200, **fields)

@@ -59,8 +59,8 @@ class LabelSession:
 
     def next_item(self, annotator: str) -> int | None:
         """The first item in the annotator's order that is not marked; None where all are."""
-        done = self.done(annotator)
-        return next((number for number in self.order(annotator) if number not in done), None)
+        marked = self.done(annotator)
+        return next((number for number in self.order(annotator) if number not in marked), None)
 
     def put(self, annotator: str, number: int, values: Mapping[str, str]) -> None:
         """Keeps the marks of one item (`A`: `+u`, `natural`: `y`), in place of earlier ones. Raises UsageError."""
@@ -91,16 +91,16 @@ class LabelSession:
             reader: {(row["item"], row["passage_id"]): row["mark"] for row in self._rows(reader)}
             for reader in readers_of(self.out, self.name)
         }
-        shown = []
+        agreements = []
         for first, second in combinations(sorted(raters), 2):
             shared = sorted(raters[first].keys() & raters[second].keys())
             pairs = [(raters[first][key], raters[second][key]) for key in shared]
             kappa = measure_agreement(first, second, pairs).kappa if pairs else None
-            shown.append(LabelAgreement(f"{first} and {second}", len(shared), kappa))
+            agreements.append(LabelAgreement(f"{first} and {second}", len(shared), kappa))
         if len(raters) > 2 and (common := set.intersection(*(set(marks) for marks in raters.values()))):
             labels = [[marks[key] for marks in raters.values()] for key in sorted(common)]
-            shown.append(LabelAgreement("all", len(common), fleiss_kappa(labels)))
-        return shown
+            agreements.append(LabelAgreement("all", len(common), fleiss_kappa(labels)))
+        return agreements
 
     def _rows(self, annotator: str) -> list[dict[str, Any]]:
         from foil.datasets_out.sql.audits import read_reader
@@ -129,8 +129,8 @@ def _open_sheet(out: Path, name: str, count: int, seed: int) -> tuple[Key, list[
 def _topics_of(source: Any, key: Key) -> dict[str, Topic]:
     from foil.datasets_out.commits.snapshot import read_accepted
 
-    wanted = {known["topic_id"] for known in key.values()}
-    return {topic.id: topic for topic in read_accepted(source) if topic.id in wanted}
+    topic_ids = {entry["topic_id"] for entry in key.values()}
+    return {topic.id: topic for topic in read_accepted(source) if topic.id in topic_ids}
 
 
 def _mark(row: Mapping[str, Any]) -> str:

@@ -58,8 +58,8 @@ def _raters(ask: Ask, votes: Sequence[Row] | None = None) -> dict[str, Labels]:
     from foil.validators.judges.agreement import read_votes
 
     rows = ask(_VOTES) if votes is None else votes
-    said = [(r["topic_id"], r["validator"], r["evidence"]) for r in rows if not r["reason"].startswith("canary")]
-    raters: dict[str, Labels] = dict(read_votes(said))
+    verdicts = [(r["topic_id"], r["validator"], r["evidence"]) for r in rows if not r["reason"].startswith("canary")]
+    raters: dict[str, Labels] = dict(read_votes(verdicts))
     raters["labels of the topics"] = {
         (r["topic_id"], r["intent_id"], r["passage_id"]): r["relevance"] for r in ask(_LABELS)
     }
@@ -84,7 +84,7 @@ def judge_tables(ask: Ask, charts: Charts) -> list[ReportTable]:
         raters.setdefault(f"reader {row['reader']}", {})[key] = row["mark"]
     agreed = [asdict(each) for each in _compare(raters)]
     judge_rows = [(r["topic_id"], r["validator"], r["reason"], r["evidence"]) for r in votes]
-    drawn = [{**row, "raters": f"{row['first']} / {row['second']}"} for row in agreed]
+    intervals = [{**row, "raters": f"{row['first']} / {row['second']}"} for row in agreed]
     return [
         ReportTable(
             "agreement",
@@ -92,7 +92,7 @@ def judge_tables(ask: Ask, charts: Charts) -> list[ReportTable]:
             "Cohen's kappa with its 95 % interval (bootstrap), as `foil agreement` has it.",
             _columns(agreed),
             agreed,
-            chart=charts.intervals(drawn, "raters", "kappa", "low", "high") if drawn else "",
+            chart=charts.intervals(intervals, "raters", "kappa", "low", "high") if intervals else "",
             empty="No judge voted and nobody marked a sheet. `foil label` collects marks of people.",
         ),
         _share_table(
@@ -138,7 +138,7 @@ def audit_table(ask: Ask) -> ReportTable:
 
     rows = [AuditRow(**row) for row in ask('SELECT * RENAME (is_natural AS "natural") FROM audits')]
     measures = ("label_error", "unusable", "unnatural", "given_away", "answers_lost")
-    shown: list[Row] = [
+    groups: list[Row] = [
         {
             "group": each.group,
             "value": each.value,
@@ -152,8 +152,8 @@ def audit_table(ask: Ask) -> ReportTable:
         "audits",
         "Audits by readers",
         "Shares with Wilson's 95 % interval, as `foil audit --score` and `foil label` have them.",
-        _columns(shown),
-        shown,
+        _columns(groups),
+        groups,
         empty="Nobody has marked a blind sheet of this run; `foil label` shows one in the browser.",
     )
 

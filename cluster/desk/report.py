@@ -56,9 +56,9 @@ def report_page(
     source, ask = load_snapshot(out, snapshot), asker(out, snapshot)
     if not source.rows("topics"):
         raise UsageError(f"{out} has no committed topic yet, so there is nothing to report; run the job first")
-    other = asker(against) if against else None
+    other_ask = asker(against) if against else None
     other_name = run_name(against) if against else ""
-    tables = {each.id: each for each in report_tables(ask, other, run_name(out), other_name, by_meaning=by_meaning)}
+    tables = {each.id: each for each in report_tables(ask, other_ask, run_name(out), other_name, by_meaning=by_meaning)}
     method = map_method(by_meaning=by_meaning)
     points = load_map(out, source.digest, ask, method, _MAP_POINTS)
     sampled = sample_topics(source, ask, TOPICS - _DROPPED_TOPICS, _DROPPED_TOPICS)
@@ -86,16 +86,16 @@ def report_page(
 
 
 def report_tables(
-    ask: Ask, other: Ask | None, name: str, other_name: str, *, by_meaning: bool, charts: Charts | None = None
+    ask: Ask, other_ask: Ask | None, name: str, other_name: str, *, by_meaning: bool, charts: Charts | None = None
 ) -> list[ReportTable]:
     """All tables of a report, in no order that matters."""
     from foil.datasets_out.desk.charts import bar_chart, interval_chart
     from foil.datasets_out.desk.sections import Charts, read_section, sections
 
     charts = charts or Charts(bar_chart, interval_chart)
-    asks = [(name, ask), *([(other_name, other)] if other else [])]
+    asks = [(name, ask), *([(other_name, other_ask)] if other_ask else [])]
     with ThreadPoolExecutor(_QUERIES_AT_A_TIME) as pool:
-        answers = list(pool.map(lambda section: read_section(section, ask, other, charts), sections()))
+        answers = list(pool.map(lambda section: read_section(section, ask, other_ask, charts), sections()))
     return [
         *answers,
         *judge_tables(ask, charts),

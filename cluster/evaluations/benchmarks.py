@@ -104,11 +104,11 @@ def _is_chosen_on(system: str, scores: Sequence[CollectionScores]) -> bool:
 
 
 def _published(systems: Sequence[str]) -> list[str]:
-    found = [name for name in dict.fromkeys(systems) if (Path(name) / FACTS).is_file()]
-    if not found:
+    models = [name for name in dict.fromkeys(systems) if (Path(name) / FACTS).is_file()]
+    if not models:
         raise UsageError("--card writes into models that Foil published, and no system is one; give its directory, "
                          "such as out/demo/model")  # fmt: skip
-    return found
+    return models
 
 
 def read_source(text: str) -> BenchmarkSource:
@@ -196,7 +196,7 @@ class SlowNotes:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._told_at = clock, clock()
 
-    def __call__(self, what: str, done: int, total: int) -> None:
+    def __call__(self, activity: str, count: int, total: int) -> None:
         if self._clock() - self._told_at >= SECONDS_BETWEEN_NOTES:
             self._told_at = self._clock()
-            say(f"{what}: {done:,} of {total:,}")
+            say(f"{activity}: {count:,} of {total:,}")

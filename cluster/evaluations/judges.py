@@ -60,17 +60,17 @@ async def _measure(
 ) -> list[tuple[str, Calibration]]:
     models = build_models(job)
     service = ReplyService(Journal(open_store(replies)).open(0), Budget(job.limits.budget), "calibrate")
-    found = []
+    calibrations = []
     try:
         for source, topics in sources:
             for judge in judges:
                 rated, calls = await _rate(judge, topics, models, service, job)
                 kind = str(judge.model_dump()["kind"])
-                found.append((source, calibrate(kind, _names(judge, models), rated, settings.error, calls)))
+                calibrations.append((source, calibrate(kind, _names(judge, models), rated, settings.error, calls)))
     finally:
         for model in {id(model): model for model in models.values()}.values():
             await model.close()
-    return found
+    return calibrations
 
 
 async def _rate(
@@ -84,13 +84,13 @@ async def _rate(
         async with slots:
             return await rate_topic(judge, topic, core, ask), ask.calls
 
-    done = await asyncio.gather(*(one(topic, core) for topic, core in topics))
-    return [each for rated, _ in done for each in rated], [call for _, calls in done for call in calls]
+    ratings = await asyncio.gather(*(one(topic, core) for topic, core in topics))
+    return [each for rated, _ in ratings for each in rated], [call for _, calls in ratings for call in calls]
 
 
 def _names(judge: JudgeSettings, models: dict[str, Model]) -> str:
-    named = (for_role(models, role) for role in judge.judges)
-    return "+".join(dict.fromkeys(model.name for model in named if model))
+    judge_models = (for_role(models, role) for role in judge.judges)
+    return "+".join(dict.fromkeys(model.name for model in judge_models if model))
 
 
 def _pairs(source: str, settings: CalibrateSettings) -> list[LabelledPair]:
@@ -100,9 +100,9 @@ def _pairs(source: str, settings: CalibrateSettings) -> list[LabelledPair]:
     from foil.cluster.evaluations.benchmarks import read_source
     from foil.trainer.benchmarks.catalog import benchmarks_of
 
-    found = list(chain.from_iterable(_of_benchmark(each, settings) for each in benchmarks_of(read_source(source))))
+    pairs = list(chain.from_iterable(_of_benchmark(each, settings) for each in benchmarks_of(read_source(source))))
     searches: dict[str, list[LabelledPair]] = {}
-    for pair in found:
+    for pair in pairs:
         searches.setdefault(pair.core, []).append(pair)
     chosen: list[LabelledPair] = []
     for core in sorted(searches, key=lambda core: fraction_of("calibrate", core)):
@@ -125,20 +125,20 @@ def _of_benchmark(benchmark: Any, settings: CalibrateSettings) -> Iterator[Label
     for query in benchmark.queries:
         grades = benchmark.qrels.get(query.id, {})
         listed = (benchmark.candidates or {}).get(query.id)
-        known = [name for name in of_core[query.core or query.id] if name in benchmark.documents]
-        shown = [name for name in known if listed is None or name in listed]
-        good = [name for name in shown if grades.get(name, 0) >= settings.least_grade]
-        bad = [name for name in shown if grades.get(name, 0) <= 0]
+        documents = [name for name in of_core[query.core or query.id] if name in benchmark.documents]
+        candidates = [name for name in documents if listed is None or name in listed]
+        good = [name for name in candidates if grades.get(name, 0) >= settings.least_grade]
+        bad = [name for name in candidates if grades.get(name, 0) <= 0]
         if good and bad:
             for names in (good, bad):
-                drawn = sorted(names, key=lambda name: fraction_of("calibrate", query.id, name))
-                for name in drawn[: settings.per_query]:
+                ordered = sorted(names, key=lambda name: fraction_of("calibrate", query.id, name))
+                for name in ordered[: settings.per_query]:
                     title, text = benchmark.documents[name]
                     yield LabelledPair(
                         query.query, text, names is good, query.instruction, title, core=query.core or query.id
                     )
 
 
-def rows_of(found: Sequence[tuple[str, Calibration]]) -> list[dict[str, Any]]:
+def rows_of(calibrations: Sequence[tuple[str, Calibration]]) -> list[dict[str, Any]]:
     """The figures as rows of a table or JSON."""
-    return [{"labels": source, **asdict(each)} for source, each in found]
+    return [{"labels": source, **asdict(each)} for source, each in calibrations]

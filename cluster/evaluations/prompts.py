@@ -80,7 +80,7 @@ class _Collection:
 
     def part(self, system: str, measure: str) -> PromptedPart:
         """The values of one system by one measure."""
-        values = {prompt: found.values[system].get(measure, {}) for prompt, found in self.by_prompt.items()}
+        values = {prompt: scores.values[system].get(measure, {}) for prompt, scores in self.by_prompt.items()}
         return PromptedPart(values, self.dev)
 
 

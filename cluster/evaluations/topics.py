@@ -63,16 +63,17 @@ def evaluate_job(
                      candidates=settings.reranker is not None)  # fmt: skip
     base, trained = map(scored, _models(job.out / "model", settings, template, measures.encode))
     both = replace(base, values={**base.values, **trained.values})
-    found = list(results("topics", [both], "base", "queries", measures.resamples))
-    rows = _rows([result for result in found if not result.group])
+    outcomes = list(results("topics", [both], "base", "queries", measures.resamples))
+    rows = _rows([result for result in outcomes if not result.group])
     name = "evaluation.json" if instructions == "given" else f"evaluation-{instructions}.json"
     (job.out / name).write_text(json.dumps(rows, indent=1))
     title = None if instructions == "given" else f"{instructions} instructions"
     show(["in points", "n", "base", "trained", "difference", "95 % interval"], map(_line, rows), title)
-    of_corpora = [result for result in found if result.group.startswith("domain: ")]
+    of_corpora = [result for result in outcomes if result.group.startswith("domain: ")]
     if of_corpora:
         by_corpus = {
-            group.partition(": ")[2]: _rows(list(own)) for group, own in groupby(of_corpora, lambda one: one.group)
+            group.partition(": ")[2]: _rows(list(own))
+            for group, own in groupby(of_corpora, lambda result: result.group)
         }
         (job.out / f"corpora-{name}").write_text(json.dumps(by_corpus, indent=1))
         lines = [(corpus, *_line(row)) for corpus, own in by_corpus.items() for row in own if row["measure"] in _SHORT]
@@ -92,14 +93,14 @@ def _models(
         yield EncoderSystem("trained", load_encoder(trained, template, encode))
 
 
-def _rows(found: Sequence[Result]) -> list[dict[str, Any]]:
+def _rows(outcomes: Sequence[Result]) -> list[dict[str, Any]]:
     """A row a measure, base and trained model in it."""
-    base = {one.measure: one.value for one in found if one.system == "base"}
+    base = {result.measure: result.value for result in outcomes if result.system == "base"}
     return [
-        {"measure": one.measure, "queries": one.count, "base": base[one.measure], "trained": one.value,
-         "difference": one.difference, "low": one.low, "high": one.high}
-        for one in found
-        if one.system == "trained"
+        {"measure": result.measure, "queries": result.count, "base": base[result.measure], "trained": result.value,
+         "difference": result.difference, "low": result.low, "high": result.high}
+        for result in outcomes
+        if result.system == "trained"
     ]  # fmt: skip
 
 

@@ -60,8 +60,8 @@ class Examined:
     async def ask(self, text: str, schema: Mapping[str, Any] | None = None, **params: Any) -> HeardReply:
         """The reply to a short question. Raises the ModelError of a send that fails three times, or is refused."""
         turns = (Message("system", _SYSTEM), Message("user", text))
-        asked = {"temperature": 0.0, "max_tokens": self.room, **self._params, **params}
-        request = Request(self.settings.model, turns, asked, schema)
+        parameters = {"temperature": 0.0, "max_tokens": self.room, **self._params, **params}
+        request = Request(self.settings.model, turns, parameters, schema)
         return await with_patience(lambda: self._send(request), self._patience)
 
     async def _send(self, request: Request) -> HeardReply:

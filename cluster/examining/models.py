@@ -29,7 +29,7 @@ class Examination:
 
     def problems(self) -> list[str]:
         """Why no run should begin with it, a line each."""
-        wrong = [f"{self.model} at {self.url}: {t.what}: {t.found}; Foil {t.foil}" for t in self.traits if t.wrong]
+        wrong = [f"{self.model} at {self.url}: {t.subject}: {t.finding}; Foil {t.foil}" for t in self.traits if t.wrong]
         return [self.failure, *wrong] if self.failure else wrong
 
     def data(self) -> dict[str, Any]:
@@ -51,13 +51,13 @@ def hosted_of(target: str, overrides: Sequence[str]) -> dict[tuple[str, ...], Ho
         model, at, url = target.rpartition("@http")
         if not at:
             model, _, url = target.partition("@")
-        named = {"model": model, "url": f"http{url}" if at else url}
-        pairs = (f"{name}={json.dumps(value)}" for name, value in named.items())
+        address = {"model": model, "url": f"http{url}" if at else url}
+        pairs = (f"{name}={json.dumps(value)}" for name, value in address.items())
         return {(): settings_from([*overrides, *pairs], HostedSettings)}
     models = load_job(Path(target), overrides).models
     hosted = {role: settings for role, settings in models.items() if isinstance(settings, HostedSettings)}
-    distinct = [one for place, one in enumerate(hosted.values()) if one not in list(hosted.values())[:place]]
-    return {tuple(role for role, other in hosted.items() if other == one): one for one in distinct}
+    distinct = [model for place, model in enumerate(hosted.values()) if model not in list(hosted.values())[:place]]
+    return {tuple(role for role, own in hosted.items() if own == model): model for model in distinct}
 
 
 def examine(hosted: dict[tuple[str, ...], HostedSettings], long_prompt: int) -> list[Examination]:
@@ -82,9 +82,9 @@ async def _examined(
     try:
         traits = await ask_all(under)
     except TransientModelError as error:
-        told = str(error)
-        is_answer = told.startswith(f"{endpoint.url} answered")
-        failure = told if is_answer else f"{endpoint.url} does not answer: {told.removeprefix(f'{endpoint.url}: ')}"
+        text = str(error)
+        is_answer = text.startswith(f"{endpoint.url} answered")
+        failure = text if is_answer else f"{endpoint.url} does not answer: {text.removeprefix(f'{endpoint.url}: ')}"
     except ModelError as error:
         failure = str(error)
     finally:

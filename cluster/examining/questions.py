@@ -33,8 +33,8 @@ _SEED = 7
 class Trait:
     """What an endpoint does with one thing, and what Foil does then. `wrong`: no run may begin like that."""
 
-    what: str
-    found: str
+    subject: str
+    finding: str
     foil: str
     wrong: bool = False
 
@@ -55,37 +55,37 @@ async def ask_all(endpoint: Examined) -> list[Trait]:
     if traits[1].wrong:
         return traits
     for question in (_schema, _logprobs, _context, _seeds, _choices, _batches):
-        what = question.__name__.strip("_").replace("seeds", "seed").replace("choices", "n").replace("batches", "batch")
+        name = question.__name__.strip("_").replace("seeds", "seed").replace("choices", "n").replace("batches", "batch")
         try:
             traits.append(await question(endpoint))
         except ModelError as error:
-            traits.append(Trait(what, str(error), "cannot say what it would do; mend this first", wrong=True))
+            traits.append(Trait(name, str(error), "cannot say what it would do; mend this first", wrong=True))
     return traits
 
 
 async def _first(endpoint: Examined) -> HeardReply:
     """The answer to a short question; once more, with room for thoughts, where they took all there was."""
-    asked = await endpoint.ask(_YES_OR_NO)
-    if ending_of(asked.reply.finish_reason) == "cut" and _thinks(asked):
+    heard = await endpoint.ask(_YES_OR_NO)
+    if ending_of(heard.reply.finish_reason) == "cut" and _thinks(heard):
         endpoint.room += ROOM_FOR_THOUGHTS
-        asked = await endpoint.ask(_YES_OR_NO)
-    return asked
+        heard = await endpoint.ask(_YES_OR_NO)
+    return heard
 
 
-def _thinks(asked: HeardReply) -> str:
+def _thinks(heard: HeardReply) -> str:
     """Where thoughts were seen, in words; "" for nowhere."""
-    text, tokens = asked.reply.text, asked.thought_tokens
-    if asked.thoughts:
-        return f"under `{asked.thoughts}`"
+    text, tokens = heard.reply.text, heard.thought_tokens
+    if heard.thoughts:
+        return f"under `{heard.thoughts}`"
     if begins_with_thoughts(text):
         return "in the text, before the answer"
-    if tokens or not text.strip() or asked.reply.completion_tokens > len(text) + _SPARE_TOKENS:
+    if tokens or not text.strip() or heard.reply.completion_tokens > len(text) + _SPARE_TOKENS:
         return "hidden" if text.strip() or tokens else "unseen"
     return ""
 
 
 def _thinking(endpoint: Examined, first: HeardReply) -> Trait:
-    reply, known, where = first.reply, endpoint.thinking_tokens, _thinks(first)
+    reply, budget, place = first.reply, endpoint.thinking_tokens, _thinks(first)
     text = parse_reply(reply.text, PlainAnswer).text if reply.text else ""
     if reply.elsewhere and ending_of(reply.finish_reason) == "whole":
         advice = "takes no text from there: give the server the reasoning parser that fits the model, or none"
@@ -101,15 +101,15 @@ def _thinking(endpoint: Examined, first: HeardReply) -> Trait:
             "can use no such reply: set `params.reasoning_effort`, or turn thinking off at the server",
             wrong=True,
         )
-    if not where:
-        more = f"leaves {known:,} tokens for thoughts, as its name says that it thinks" if known else "leaves no room"
+    if not place:
+        more = f"leaves {budget:,} tokens for thoughts, as its name says that it thinks" if budget else "leaves no room"
         return Trait("thinking", "no" if ending_of(reply.finish_reason) == "whole" else "none seen", more)
-    found = f"yes, {where}; {reply.completion_tokens:,} tokens for one word"
-    if known:
-        return Trait("thinking", found, f"leaves {known:,} tokens for thoughts before each answer")
+    words = f"yes, {place}; {reply.completion_tokens:,} tokens for one word"
+    if budget:
+        return Trait("thinking", words, f"leaves {budget:,} tokens for thoughts before each answer")
     return Trait(
         "thinking",
-        found,
+        words,
         f"asks again with {ROOM_FOR_THOUGHTS:,} tokens more where thoughts take all: turn "
         "thinking off at the server, or set `params.max_tokens`",
     )
@@ -127,50 +127,50 @@ def _usage(first: HeardReply) -> Trait:
 
 def _parameters(endpoint: Examined) -> Trait:
     dialect = endpoint.client.dialect
-    found, does = [], []
+    gaps, does = [], []
     if not dialect.system:
-        found.append("no system turn")
+        gaps.append("no system turn")
         does.append("puts the system's text at the head of the first user turn")
     if dialect.limit != "max_tokens":
-        found.append(f"`{dialect.limit}`, not `max_tokens`")
+        gaps.append(f"`{dialect.limit}`, not `max_tokens`")
         does.append("sends that")
     if left_out := ", ".join(sorted(dialect.dropped - {"logprobs", "top_logprobs"})):
-        found.append(f"not {left_out}")
+        gaps.append(f"not {left_out}")
         does.append("leaves them out")
     if does and endpoint.settings.mode == "batch" and dialect != dialect_of(endpoint.settings.model):
         does.append("but not in `mode: batch`, which learns nothing")
-    return Trait("parameters", "; ".join(found) or "taken, with system turns", "; ".join(does) or "sends them")
+    return Trait("parameters", "; ".join(gaps) or "taken, with system turns", "; ".join(does) or "sends them")
 
 
 async def _schema(endpoint: Examined) -> Trait:
-    wanted, form = endpoint.settings.structured, endpoint.client.form
-    begins, is_free = form.structured, wanted == "auto"
+    setting, form = endpoint.settings.structured, endpoint.client.form
+    begins, is_free = form.structured, setting == "auto"
     if is_free:
         form.structured = "json_schema"
     tried = form.structured
     try:
-        asked = await endpoint.ask(_YES_OR_NO, schema=YesOrNo.model_json_schema())
+        heard = await endpoint.ask(_YES_OR_NO, schema=YesOrNo.model_json_schema())
     except RefusedRequestError as error:
         return Trait("schema", f"refused: {error}", "asks so all the same; set `structured: prompt`", wrong=True)
-    fits = _fits(asked)
+    fits = _fits(heard)
     if form.structured != tried:
-        held = "" if fits else "; an answer to a schema in the prompt did not fit it"
+        misfit = "" if fits else "; an answer to a schema in the prompt did not fit it"
         does = "asks in words" if begins == "words" else "writes the schema into the prompt"
-        return Trait("schema", f"`{tried}` is refused{held}", f"{does}; corrects what cannot be read")
+        return Trait("schema", f"`{tried}` is refused{misfit}", f"{does}; corrects what cannot be read")
     if not fits and tried in {"json_schema", "json_object"}:
         advice = "would take every such reply for broken: set `structured: prompt`"
         if begins == "words":
             advice = "asks in words, and would gain nothing from a grammar; or set `structured: prompt`"
         return Trait("schema", f"`{tried}` is taken, and not kept", advice, wrong=begins != "words")
-    found = f"`{tried}` is {'kept' if fits else 'not kept'}"
+    words = f"`{tried}` is {'kept' if fits else 'not kept'}"
     if begins == "words" and is_free:
-        return Trait("schema", found, "asks in words, and by the grammar where fewer than 80 % can be read")
-    return Trait("schema", found, f"asks with {tried}" if fits else "corrects what cannot be read")
+        return Trait("schema", words, "asks in words, and by the grammar where fewer than 80 % can be read")
+    return Trait("schema", words, f"asks with {tried}" if fits else "corrects what cannot be read")
 
 
-def _fits(asked: HeardReply) -> bool:
+def _fits(heard: HeardReply) -> bool:
     try:
-        parse_reply(asked.reply.text, YesOrNo)
+        parse_reply(heard.reply.text, YesOrNo)
     except UnreadableReplyError:
         return False
     return True
@@ -182,14 +182,14 @@ async def _logprobs(endpoint: Examined) -> Trait:
         return Trait("logprobs", "not asked for: its name says that it has none", without)
     for listed in (_MOST_LISTED, _FEWER_LISTED):
         try:
-            asked = await endpoint.ask(_YES_OR_NO, logprobs=True, top_logprobs=listed)
+            heard = await endpoint.ask(_YES_OR_NO, logprobs=True, top_logprobs=listed)
         except RefusedRequestError:
             continue
         if "logprobs" in endpoint.client.dialect.dropped:
             break
-        if asked.reply.logprobs is None:
+        if heard.reply.logprobs is None:
             return Trait("logprobs", "taken, and none come", without)
-        if probability_of_yes(asked.reply.logprobs) is None:
+        if probability_of_yes(heard.reply.logprobs) is None:
             return Trait("logprobs", "they name neither yes nor no", without)
         few = "" if listed == _MOST_LISTED else "; `judge_demands` asks for 20 and goes without"
         return Trait("logprobs", f"the {listed} likeliest tokens can be asked for", f"judges read P(true){few}")
@@ -198,19 +198,19 @@ async def _logprobs(endpoint: Examined) -> Trait:
 
 async def _context(endpoint: Examined) -> Trait:
     words = endpoint.long_prompt
-    told = await endpoint.told_context()
-    says = f"; it tells {told:,}" if told else ""
+    limit = await endpoint.told_context()
+    says = f"; it tells {limit:,}" if limit else ""
     text = f"The word to remember is {_CODE}. " + _FILLER * (words // len(_FILLER.split()))
     count = len(text.split())
     try:
-        asked = await endpoint.ask(f"{text}\nWhich word is to be remembered? Answer with that word.")
+        heard = await endpoint.ask(f"{text}\nWhich word is to be remembered? Answer with that word.")
     except RefusedRequestError as error:
         return Trait(
             "context",
             f"refuses a prompt of {count:,} words{says}: {error}",
             "fails the rows whose prompts are refused (`refused_request`)",
         )
-    reply, read = asked.reply, asked.reply.prompt_tokens
+    reply, read = heard.reply, heard.reply.prompt_tokens
     if not reply.guessed and SHORTEST_CONTEXT <= read < count:
         return Trait(
             "context",
@@ -234,35 +234,35 @@ async def _seeds(endpoint: Examined) -> Trait:
     draws = []
     for _ in range(2):
         try:
-            asked = await endpoint.ask("Name any animal, in one word.", seed=_SEED, temperature=1.0)
+            heard = await endpoint.ask("Name any animal, in one word.", seed=_SEED, temperature=1.0)
         except RefusedRequestError:
             is_set = endpoint.settings.params.seed is not None
             return Trait(
                 "seed", "refused", "is told to send one: take `params.seed` out" if is_set else does, wrong=is_set
             )
-        draws.append(asked.reply.text)
+        draws.append(heard.reply.text)
     return Trait("seed", f"taken; two draws are {'alike' if draws[0] == draws[1] else 'not alike'}", does)
 
 
 async def _choices(endpoint: Examined) -> Trait:
-    wanted = endpoint.settings.params.n
-    asked = await endpoint.ask("Name any animal, in one word.", n=2, temperature=1.0)
+    count = endpoint.settings.params.n
+    heard = await endpoint.ask("Name any animal, in one word.", n=2, temperature=1.0)
     if "n" in endpoint.client.dialect.dropped:
-        if wanted > 1:
-            return Trait("n", "refused", f"is told to ask for {wanted}: take `params.n` out", wrong=True)
+        if count > 1:
+            return Trait("n", "refused", f"is told to ask for {count}: take `params.n` out", wrong=True)
         return Trait("n", "refused", "draws new candidates one by one")
-    if not asked.reply.others:
+    if not heard.reply.others:
         return Trait("n", "taken, and one choice comes", "draws new candidates one by one")
     return Trait("n", "two choices come", "draws new candidates by one request")
 
 
 async def _batches(endpoint: Examined) -> Trait:
-    there, wanted = await endpoint.has_batches(), endpoint.settings.mode == "batch"
+    there, batch = await endpoint.has_batches(), endpoint.settings.mode == "batch"
     if there:
-        return Trait("batch", "there", "uses it" if wanted else "would use it with `mode: batch`")
-    return Trait("batch", "none", "is told to use it: take `mode: batch` out" if wanted else "asks live", wrong=wanted)
+        return Trait("batch", "there", "uses it" if batch else "would use it with `mode: batch`")
+    return Trait("batch", "none", "is told to use it: take `mode: batch` out" if batch else "asks live", wrong=batch)
 
 
 def as_data(trait: Trait) -> dict[str, Any]:
     """A trait for programs."""
-    return {"what": trait.what, "found": trait.found, "foil": trait.foil, "wrong": trait.wrong}
+    return {"what": trait.subject, "found": trait.finding, "foil": trait.foil, "wrong": trait.wrong}

@@ -86,11 +86,11 @@ def _cell(cell: str | None, limit: int | None) -> str:
 
 def _fits(columns: Sequence[str], texts: Sequence[Sequence[str]], width: int) -> bool:
     """Whether every column can have the width of its cells, or 24 characters where they are longer."""
-    wanted = _BORDER * len(columns) + 1
+    needed = _BORDER * len(columns) + 1
     for place, name in enumerate(columns):
         longest = max((len(line) for row in texts for line in row[place].split("\n")), default=0)
-        wanted += max(len(visible(name)), min(longest, _FOLDED))
-    return wanted <= width
+        needed += max(len(visible(name)), min(longest, _FOLDED))
+    return needed <= width
 
 
 def _table(columns: Sequence[str], texts: Sequence[Sequence[str]]) -> Table:

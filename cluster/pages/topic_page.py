@@ -104,8 +104,8 @@ def passage_block(passage: PassageView, console: Console, digits: int | None) ->
     """One passage: its name, what it is, its text or how it was edited."""
     source = f", from {passage.source_id}" if passage.source_id not in ("", passage.title) else ""
     edit = f"; {passage.edit}" if passage.edit else ""
-    told = f" {passage.role}{source}, {passage.characters:,} characters{edit}"
-    yield Text.assemble((passage.name, "bold"), visible(told), (f"  {_short(passage.id, digits)}", "dim"))
+    description = f" {passage.role}{source}, {passage.characters:,} characters{edit}"
+    yield Text.assemble((passage.name, "bold"), visible(description), (f"  {_short(passage.id, digits)}", "dim"))
     if passage.title:
         yield _indented(_plain(passage.title, "italic"))
     yield _indented(spans_text(passage.text, console))

@@ -72,19 +72,19 @@ class Rates:
 
 
 def rates_for(
-    job: Job, identity: Mapping[str, Any], given: Path | None, sample: PlanSample, *, use_sample: bool
+    job: Job, identity: Mapping[str, Any], folder: Path | None, sample: PlanSample, *, use_sample: bool
 ) -> Rates:
     """The rates of the folder that is given; else of the sample, where it was paid for that; else of the job's own run,
     of a try of the same job, of its newest try; else of the seeds in the sample that stored replies bring to an end."""
     own = Rates("the seeds that are answered already", funnel_of(sample.rows))
-    if use_sample and not given:
+    if use_sample and not folder:
         return own
-    found = [given] if given else [*([job.out] if has_run(job.out) else []), *tries_of(job)]
-    known = [(out, _differences(CommitLog(out).run()["job"], identity)) for out in found]
-    filled = [one for one in known if CommitLog(one[0]).sums().counts.seeds.total()]
-    same = [one for one in filled if not one[1]]
-    tried = [one for one in filled if one[0] != job.out]
-    best = next(iter(known if given else [*same, *tried]), None)
+    folders = [folder] if folder else [*([job.out] if has_run(job.out) else []), *tries_of(job)]
+    candidates = [(out, _differences(CommitLog(out).run()["job"], identity)) for out in folders]
+    filled = [candidate for candidate in candidates if CommitLog(candidate[0]).sums().counts.seeds.total()]
+    same = [candidate for candidate in filled if not candidate[1]]
+    tried = [candidate for candidate in filled if candidate[0] != job.out]
+    best = next(iter(candidates if folder else [*same, *tried]), None)
     if best is None:
         return own
     out, differs = best
@@ -103,9 +103,9 @@ def _differences(standing: Mapping[str, Any], identity: Mapping[str, Any]) -> tu
 
 def _latencies(out: Path, funnel: Funnel) -> dict[str, float]:
     """The mean seconds of the first replies to each task, as far as the journal has them."""
-    archive, found = ReplyArchive([open_store(out)]), {}
+    archive, latencies = ReplyArchive([open_store(out)]), {}
     for task, stage in funnel.stages.items():
         replies = list(filter(None, map(archive.find, stage.request_ids[:_REPLIES])))
         if replies:
-            found[task] = fmean(reply.latency_s for reply in replies)
-    return found
+            latencies[task] = fmean(reply.latency_s for reply in replies)
+    return latencies

@@ -46,8 +46,8 @@ def export_settings(overrides: Sequence[str], job: Job | None) -> ExportSettings
     settings = settings_from(overrides, ExportSettings)
     if job is None or job.train is None:
         return settings
-    told = {name: getattr(job.train, name) for name in ("split", "protect", "template")}
-    return settings.model_copy(update={n: value for n, value in told.items() if n not in settings.model_fields_set})
+    defaults = {name: getattr(job.train, name) for name in ("split", "protect", "template")}
+    return settings.model_copy(update={n: value for n, value in defaults.items() if n not in settings.model_fields_set})
 
 
 def read_job(path: Path | None) -> Job | None:
@@ -84,8 +84,8 @@ def languages_of(snapshot: Snapshot) -> tuple[str, ...]:
         " ".join((topic.query, *(passage.text for passage in topic.passages[:1])))
         for topic in islice(read_accepted(snapshot), _SAMPLE)
     )
-    found = Counter(language for language, probability in map(identify, texts) if probability > 0.9)
-    return tuple(name for name, count in found.most_common() if count >= _LEAST_SHARE * found.total() and name != "zxx")
+    tally = Counter(language for language, probability in map(identify, texts) if probability > 0.9)
+    return tuple(name for name, count in tally.most_common() if count >= _LEAST_SHARE * tally.total() and name != "zxx")
 
 
 def audit_rows_of(out: Path) -> tuple[CardRow, ...]:
@@ -101,15 +101,15 @@ def audit_rows_of(out: Path) -> tuple[CardRow, ...]:
     return tuple(
         line
         for (audit, reader), own in sorted(by_audit.items())
-        for found in score(own)
-        if found.group in ("all", "recipe")
-        for line in _lines(f"{audit}, {reader}: {found.group} {found.value}".strip(), found)
+        for score_row in score(own)
+        if score_row.group in ("all", "recipe")
+        for line in _lines(f"{audit}, {reader}: {score_row.group} {score_row.value}".strip(), score_row)
     )
 
 
-def _lines(group: str, found: AuditScore) -> Iterable[CardRow]:
+def _lines(group: str, score_row: AuditScore) -> Iterable[CardRow]:
     for name in ("label_error", "unusable", "unnatural", "given_away", "answers_lost"):
-        share = getattr(found, name)
+        share = getattr(score_row, name)
         if share.of:
             words = f"{share.count} of {share.of} (95 %: {share.low:.1%} to {share.high:.1%})"
             yield CardRow(group, name.replace("_", " "), words)

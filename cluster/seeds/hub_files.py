@@ -28,24 +28,24 @@ def list_files(repository: str, folder: Path, revision: str = "", prefix: str = 
     where the hub does not answer.
     """
     try:
-        found = HfApi().dataset_info(repository, revision=revision or _recorded(folder, prefix) or None)
+        dataset = HfApi().dataset_info(repository, revision=revision or _recorded(folder, prefix) or None)
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise FoilError(
             f"the hub does not list {repository} ({error}); look whether it is reachable (HF_ENDPOINT, HTTPS_PROXY) "
             "and the revision exists, or bring the files by hand"
         ) from error
-    for file in found.siblings or ():
+    for file in dataset.siblings or ():
         if file.rfilename not in _UNREAD:
-            url = hf_hub_url(repository, file.rfilename, repo_type="dataset", revision=found.sha)
+            url = hf_hub_url(repository, file.rfilename, repo_type="dataset", revision=dataset.sha)
             yield RemoteFile(f"{prefix}{file.rfilename}", url)
 
 
 def listed_corpus(corpus: PublicCorpus, folder: Path, revision: str = "") -> PublicCorpus:
     """The corpus with the files that it takes of its data set. Raises UsageError where there is none."""
-    wanted = [file for file in list_files(corpus.hub, folder, revision) if fnmatch(file.name, corpus.hub_files)]
-    if not wanted:
+    files = [file for file in list_files(corpus.hub, folder, revision) if fnmatch(file.name, corpus.hub_files)]
+    if not files:
         raise UsageError(f"{corpus.hub} has no file {corpus.hub_files} at this revision; name another with --revision")
-    return replace(corpus, files=tuple(wanted))
+    return replace(corpus, files=tuple(files))
 
 
 def _recorded(folder: Path, prefix: str) -> str:
@@ -55,5 +55,5 @@ def _recorded(folder: Path, prefix: str) -> str:
         urls = [entry["url"] for name, entry in json.loads(lock.read_text("utf-8")).items() if name.startswith(prefix)]
     except (OSError, ValueError, AttributeError, LookupError, TypeError):
         return ""
-    found = next(filter(None, map(_REVISION.search, urls)), None)
-    return found[1] if found else ""
+    match = next(filter(None, map(_REVISION.search, urls)), None)
+    return match[1] if match else ""

@@ -57,17 +57,17 @@ class StoredTopicsReader:
         self.ledger = Ledger()
 
     def __iter__(self) -> Iterator[Seed]:
-        seen: set[str] = set()
+        seed_ids: set[str] = set()
         for topics in read_partitions(self._settings.load(verify=True)):
             for seed_id, of_seed in groupby(topics, key=lambda topic: topic.seed_id):
-                if seed_id in seen:
+                if seed_id in seed_ids:
                     raise UsageError(
                         f"{self._settings.out} has rows of the seed {seed_id!r} in two places, as merged runs do; "
                         "give the runs that it was merged of, one after the other, and merge what becomes of them"
                     )
-                seen.add(seed_id)
+                seed_ids.add(seed_id)
                 yield _seed([as_made(topic) for topic in of_seed])
-        if not seen:
+        if not seed_ids:
             raise no_seeds_error(self._settings)
 
 

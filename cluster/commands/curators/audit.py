@@ -93,14 +93,14 @@ def _say_diversity(out: Path, snapshot: str | None) -> None:
     from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
     from foil.validators.audits.diversity import diversity
 
-    found = diversity(read_accepted(load_snapshot(out, snapshot)), embedder())
-    if found is None:
+    stats = diversity(read_accepted(load_snapshot(out, snapshot)), embedder())
+    if stats is None:
         return
-    similarity = "" if found.similarity is None else f", average pairwise similarity {found.similarity:.3f}"
+    similarity = "" if stats.similarity is None else f", average pairwise similarity {stats.similarity:.3f}"
     say(
-        f"{found.instructions:,} instructions of {found.topics:,} topics, {found.words:.0f} words on average: "
-        f"{found.distinct_sentences:.0%} of their sentences are distinct, the commonest stands in "
-        f"{found.commonest_share:.1%} of the topics ({found.commonest_sentence!r}), {found.distinct_trigrams:.0%} of "
+        f"{stats.instructions:,} instructions of {stats.topics:,} topics, {stats.words:.0f} words on average: "
+        f"{stats.distinct_sentences:.0%} of their sentences are distinct, the commonest stands in "
+        f"{stats.commonest_share:.1%} of the topics ({stats.commonest_sentence!r}), {stats.distinct_trigrams:.0%} of "
         f"their trigrams are distinct{similarity}"
     )
 

@@ -39,12 +39,12 @@ def calibrate(
     from foil.validators.judges.calibration import refuse_coin
 
     settings = settings_from(overrides or [], CalibrateSettings)
-    found = measure_judges(load_job(job), on, settings, replies or Path("evaluation") / "replies" / "judges")
-    rows = rows_of(found)
+    calibrations = measure_judges(load_job(job), on, settings, replies or Path("evaluation") / "replies" / "judges")
+    rows = rows_of(calibrations)
     if as_json:
         print_json(rows)
     else:
         lines = [[figure, *(row[figure] for row in rows)] for figure in _FIGURES]
         show(["", *(row["judge"] for row in rows)], lines, f"thresholds for an error of {settings.error}")
-    for _, each in found:
+    for _, each in calibrations:
         refuse_coin(each)

@@ -22,22 +22,22 @@ def diff(
     """Compare two runs: seeds, topics, outcomes, instructions and judgments that are in one alone or changed."""
     from foil.datasets_out.diff.run_diff import CHANGES, KINDS, diff_runs
 
-    found = diff_runs(a, b, snapshot_a, snapshot_b)
+    run_diff = diff_runs(a, b, snapshot_a, snapshot_b)
     if parquet:
         from foil.datasets_out.sql.output_formats import write_parquet
 
-        write_parquet(found.rows, parquet)
+        write_parquet(run_diff.rows, parquet)
     if as_json:
-        rows = [row for kind in KINDS for change in CHANGES for row in found.examples(kind, change, examples)]
-        reasons = [{"before": before, "after": after, "topics": count} for before, after, count in found.reasons()]
-        print_json({"topics": found.topics, "counts": found.counts, "outcomes": reasons, "examples": rows})
+        rows = [row for kind in KINDS for change in CHANGES for row in run_diff.examples(kind, change, examples)]
+        reasons = [{"before": before, "after": after, "topics": count} for before, after, count in run_diff.reasons()]
+        print_json({"topics": run_diff.topics, "counts": run_diff.counts, "outcomes": reasons, "examples": rows})
     else:
         from foil.cluster.pages.diff_page import diff_page
 
         names = (_name(a, snapshot_a), _name(b, snapshot_b))
-        print_pages(lambda console: diff_page(found, names, examples, console))
+        print_pages(lambda console: diff_page(run_diff, names, examples, console))
     if parquet:
-        say(f"{found.rows.num_rows:,} differences are in {parquet}")
+        say(f"{run_diff.rows.num_rows:,} differences are in {parquet}")
 
 
 def _name(run: Path, snapshot: str | None) -> str:

@@ -67,8 +67,8 @@ class _Asking:
         views = describe_views(self.runs, self.snapshot)
         if view and view not in views:
             raise UsageError(f"there is no view {view!r}; the views are {', '.join(views)}")
-        shown = [view] if view else list(views)
-        print_pages(lambda _: (part for name in shown for part in schema_page(name, VIEW_WORDS[name], views[name])))
+        names = [view] if view else list(views)
+        print_pages(lambda _: (part for name in names for part in schema_page(name, VIEW_WORDS[name], views[name])))
 
 
 def sql(
@@ -88,12 +88,12 @@ def sql(
 ) -> None:
     """Ask runs in SQL: topics, intents, passages, judgments, verdicts, rejects, calls, triplets, runs, ..."""
     answers = {"--json": as_json, "--csv": as_csv, "--parquet": parquet, "--full": full}
-    others = {"--schema": schema, "--views": views, "--catalog": catalog}
+    without_query = {"--schema": schema, "--views": views, "--catalog": catalog}
     runs, query = _runs_and_query(arguments)
-    if sum(map(bool, (*answers.values(), *others.values()))) > 1:
-        raise UsageError(f"{', '.join((*answers, *others))} are different answers; give one of them")
-    if query and any(others.values()):
-        raise UsageError(f"{', '.join(others)} ask nothing; leave out the query, or them")
+    if sum(map(bool, (*answers.values(), *without_query.values()))) > 1:
+        raise UsageError(f"{', '.join((*answers, *without_query))} are different answers; give one of them")
+    if query and any(without_query.values()):
+        raise UsageError(f"{', '.join(without_query)} ask nothing; leave out the query, or them")
     asking = _Asking(runs, snapshot, timeout_s, memory_mb << 20)
     if schema:
         asking.show_schema()

@@ -53,9 +53,9 @@ def _verify_release(folder: Path, key: Path | None, *, as_json: bool) -> None:
         say(f"DAMAGED  {problem}")
     if problems:
         raise CorruptDataError(f"{folder} has {len(problems)} files that are not as released; get it again")
-    told = f"signed by the key {signed_by}" if signed_by else "not signed"
+    signature = f"signed by the key {signed_by}" if signed_by else "not signed"
     trust = "" if key or not signed_by else "; --key FILE demands a key that you trust"
-    say(f"{folder} holds what was released, to the bit; {told}{trust}")
+    say(f"{folder} holds what was released, to the bit; {signature}{trust}")
 
 
 def _verify_run(out: Path, share: float, *, resume: bool, as_json: bool) -> None:

@@ -57,16 +57,16 @@ def doctor(
         facts = _look_around((out or Path()).resolve(), address, python)
     elif out or address:
         raise UsageError("--out and --address look at where a run will be; name them with a JOB, or alone")
-    found = check_models(target, overrides or [], words) if target else []
-    told = [*_problems_here(facts), *(problem for each in found for problem in each.problems())]
-    problems = [*told, *facts.get("cluster", {}).get("problems", [])]
-    facts |= {"models": [each.data() for each in found], "problems": problems, "ok": not problems}
+    examinations = check_models(target, overrides or [], words) if target else []
+    problems = [*_problems_here(facts), *(problem for each in examinations for problem in each.problems())]
+    problems += facts.get("cluster", {}).get("problems", [])
+    facts |= {"models": [each.data() for each in examinations], "problems": problems, "ok": not problems}
     facts |= {"notes": facts.get("cluster", {}).get("notes", [])}
     if as_json:
         print_json(facts)
     else:
         _print_facts(facts)
-        _print_models(found)
+        _print_models(examinations)
     if problems:
         raise NotReadyError("; ".join(problems))
 
@@ -166,24 +166,24 @@ def node_problems(nodes: Sequence[Mapping[str, Any]], folder: Path) -> list[str]
     from foil.cluster.deploy.ray_environment import differing
 
     problems = [f"{_name(node)}: {node['problem']}" for node in nodes if node["problem"]]
-    seen = [node for node in nodes if not node["problem"]]
-    if len({node["winner"] for node in seen}) > 1 or sum(bool(node["won"]) for node in seen) > 1:
+    reached = [node for node in nodes if not node["problem"]]
+    if len({node["winner"] for node in reached}) > 1 or sum(bool(node["won"]) for node in reached) > 1:
         problems.append(
             f"{folder} is not one folder on all nodes, or lets two create the same name; mount a shared one"
         )
-    for node in seen:
+    for node in reached:
         if abs(node["skew_s"]) - node["skew_within_s"] > _SKEW_S:
             problems.append(f"{_name(node)}: its clock is {node['skew_s']:+.1f} s off the head's; run NTP there")
         if node["missing"]:
             problems.append(f"{_name(node)}: not installed: {', '.join(node['missing'])}")
-        if others := differing(node["variables"]):
-            problems.append(f"{_name(node)}: started without our network settings (docs/clusters.md): {_told(others)}")
+        if diffs := differing(node["variables"]):
+            problems.append(f"{_name(node)}: started without our network settings (docs/clusters.md): {_told(diffs)}")
         problems += [
             f"{_name(node)} cannot reach {port}; open all ports between nodes" for port in node["cannot_reach"]
         ]
-    for what in ("python", "ray"):
-        versions = sorted({node[what] for node in seen})
-        problems += [f"the nodes have different versions of {what}: {', '.join(versions)}"] * (len(versions) > 1)
+    for software in ("python", "ray"):
+        versions = sorted({node[software] for node in reached})
+        problems += [f"the nodes have different versions of {software}: {', '.join(versions)}"] * (len(versions) > 1)
     return problems
 
 
@@ -305,10 +305,10 @@ def _print_facts(facts: dict[str, Any]) -> None:
         show([_name(node), ""], [(name, str(value)) for name, value in node.items() if name not in {"node", "host"}])
 
 
-def _print_models(found: Sequence[Examination]) -> None:
-    for each in found:
+def _print_models(examinations: Sequence[Examination]) -> None:
+    for each in examinations:
         role = f" ({', '.join(each.roles)})" if each.roles else ""
         cost = f"{each.requests} requests, {each.tokens:,} tokens, ${each.usd:.4f}"
-        rows = [(trait.what, trait.found, f"{'NO: ' * trait.wrong}{trait.foil}") for trait in each.traits]
+        rows = [(trait.subject, trait.finding, f"{'NO: ' * trait.wrong}{trait.foil}") for trait in each.traits]
         rows += [("answer", "none", f"NO: {each.failure}")] * bool(each.failure)
         show(["asked", "found", "Foil"], rows, f"{each.model}{role} at {each.url}: {cost}")

@@ -57,14 +57,14 @@ def plan(
         traced = asyncio.run(_trace_alone(parts, chosen, job, sample, opening))
     else:
         traced = asyncio.run(_trace(parts, chosen, job, sample))
-    known = rates_for(job, spec.identity, rates, traced, use_sample=sample > 0)
-    told = _PlanReport(job, seeds, traced, known, parts)
+    job_rates = rates_for(job, spec.identity, rates, traced, use_sample=sample > 0)
+    report = _PlanReport(job, seeds, traced, job_rates, parts)
     for line in ledger_lines(spec.reader.ledger.plain()):
         say(line)
     if as_json:
-        print_json(told.plain())
+        print_json(report.plain())
     else:
-        told.print()
+        report.print()
 
 
 async def _trace_alone(
@@ -172,8 +172,8 @@ class _PlanReport:
             print_line(f"accepted: {self._accepted_share:.0%}, so about {accepted:,.0f} topics{each}")
 
     def _totals(self) -> dict[str, Range]:
-        named = {name: [getattr(cost, name) for cost in self._costs] for name in _AMOUNTS}
-        return {name: _sum(amounts) for name, amounts in named.items()}
+        by_name = {name: [getattr(cost, name) for cost in self._costs] for name in _AMOUNTS}
+        return {name: _sum(amounts) for name, amounts in by_name.items()}
 
     def _stage_json(self, cost: StageCost) -> dict[str, Any]:
         amounts = {name: getattr(cost, name) for name in _AMOUNTS}
@@ -204,10 +204,10 @@ class _PlanReport:
         settings = self._settings(cost)
         if not isinstance(settings, HostedSettings):
             return None
-        left, endpoints = 1 - cost.answered, len(settings.all_endpoints())
-        calls_left = cost.calls.expected * left
+        unanswered, endpoints = 1 - cost.answered, len(settings.all_endpoints())
+        calls_left = cost.calls.expected * unanswered
         written = cost.completion_tokens.expected if cost.completion_tokens else 0.0
-        tokens = (cost.prompt_tokens.expected + written) * left
+        tokens = (cost.prompt_tokens.expected + written) * unanswered
         runtime, latency_s = self._job.runtime, cost.latency_s or self._rates.latencies.get(cost.task, 0.0)
         concurrency = min(settings.max_concurrency * endpoints, runtime.window) * max(1, runtime.most_workers)
         bounds = [

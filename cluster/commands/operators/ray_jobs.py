@@ -139,8 +139,8 @@ def probe_nodes(client: RayJobs, python: str, folder: Path, variables: Sequence[
         _ask(lambda: client.submit_job(entrypoint=command, submission_id=name, runtime_env={"working_dir": upload}))
         job = await_end(client, name)
     log = _ask(lambda: client.get_job_logs(name))
-    _, found, answer = log.rpartition("\n" + _PROBE_MARK)
-    if not found:
+    _, mark, answer = log.rpartition("\n" + _PROBE_MARK)
+    if not mark:
         raise ClusterUnreachableError(f"the nodes could not be looked at ({job.status}): {log[-2000:]}")
     nodes: list[dict[str, Any]] = json.loads(answer.partition("\n")[0])
     return nodes

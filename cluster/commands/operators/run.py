@@ -210,8 +210,8 @@ def _balance(summary: Summary) -> str:
     ended = f"{seeds['accepted']:,} accepted + {seeds['rejected']:,} rejected + {seeds['failed']:,} failed"
     if planned is None:
         return f"{seeds.total():,} seeds done = {ended}; the corpus was not read to its end, so more may be left"
-    left = "" if summary.complete else f" + {planned - seeds.total():,} not done"
-    return f"planned {planned:,} seeds = {ended}{left}"
+    rest = "" if summary.complete else f" + {planned - seeds.total():,} not done"
+    return f"planned {planned:,} seeds = {ended}{rest}"
 
 
 def _print_sources(job: Job) -> None:
@@ -224,8 +224,8 @@ def _print_sources(job: Job) -> None:
         say(f"the funnel by source is left out: {error}")
         return
     columns = ["corpus", "recipe", "topics", "accepted", "rejected", "failed", "commonest reason"]
-    told = [tuple(f"{value:,}" if isinstance(value, int) else value for value in row.values()) for row in rows]
-    show(columns, told, "by corpus and recipe", numbers=True)
+    cells = [tuple(f"{value:,}" if isinstance(value, int) else value for value in row.values()) for row in rows]
+    show(columns, cells, "by corpus and recipe", numbers=True)
 
 
 def _doubts(counts: Counts, validators: Sequence[str]) -> Iterator[str]:

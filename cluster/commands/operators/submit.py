@@ -81,10 +81,10 @@ def submit(
     _know_keys(job.models.values())
     flags = [*(["--all"] if go_on else ()), *(["--retry-failed"] if retry_failed else ())]
     command = command_of(python, job_file, overrides or [], open_store(job.out.resolve()).url, reuse or [], flags)
-    sent = checked_files(Path.cwd(), job_file)
+    upload = checked_files(Path.cwd(), job_file)
     client = ray_jobs.connect(address)
     name = f"{ray_jobs.name_prefix(job.out)}{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-    _send(client, name, command, {**_variables(job.runtime.drain_s), SUBMISSION: name}, *sent)
+    _send(client, name, command, {**_variables(job.runtime.drain_s), SUBMISSION: name}, *upload)
     print_line(f"submitted {name} to {address}")
     if wait:
         _wait(client, name)
@@ -155,10 +155,10 @@ def _send(
 
 def checked_files(folder: Path, job_file: Path) -> tuple[list[Path], list[str]]:
     """What `files_to_send` says, if the job is among it. Raises UsageError."""
-    sent, left_out = files_to_send(folder)
-    if job_file.resolve() not in sent:
+    files, left_out = files_to_send(folder)
+    if job_file.resolve() not in files:
         raise UsageError(f"job file {job_file} is not sent, since it holds a key or git ignores it; mend that first")
-    return sent, left_out
+    return files, left_out
 
 
 def files_to_send(folder: Path) -> tuple[list[Path], list[str]]:
@@ -167,7 +167,7 @@ def files_to_send(folder: Path) -> tuple[list[Path], list[str]]:
     What git ignores is left out silently, and so are links (but `package_links`), caches, environments, tests and data.
     Price: one walk, and one look through each file.
     """
-    sent, left_out = [], []
+    files, left_out = [], []
     for path in _candidates(folder):
         inside = path.relative_to(folder)
         names = [part.lower() for part in inside.parts]
@@ -176,8 +176,8 @@ def files_to_send(folder: Path) -> tuple[list[Path], list[str]]:
         if _matches(names[:-1] if path.suffix in _SOURCES else names, _SECRETS):
             left_out.append(str(inside))
         elif path.is_file() and not path.is_symlink():
-            (left_out.append(f"{inside} (holds a key)") if holds_key(path) else sent.append(path))
-    return sorted(sent), sorted(left_out)
+            (left_out.append(f"{inside} (holds a key)") if holds_key(path) else files.append(path))
+    return sorted(files), sorted(left_out)
 
 
 def package_links(folder: Path) -> list[Path]:

@@ -62,11 +62,11 @@ def try_(
         printer = ProgressPrinter(update)
         summary = run_job(job, paid, printer, printer.count_seeds)
     funnel = funnel_in(job.out)
-    told = _TryReport(job, funnel, accepted, asyncio.run(_prompts(job, funnel)))
+    report = _TryReport(job, funnel, accepted, asyncio.run(_prompts(job, funnel)))
     if as_json:
-        print_json(told.plain())
+        print_json(report.plain())
     else:
-        told.print()
+        report.print()
     for line in ledger_lines(summary.read):
         say(line)
     if summary.stopped:
@@ -85,13 +85,13 @@ async def _prompts(job: Job, funnel: Funnel) -> Mapping[str, Request]:
     from foil.engine.planning.replay import replay_seed
     from foil.engine.storage.opening import open_store
 
-    wanted = {ending.example.seed_id for ending in funnel.endings if ending.example.call}
-    if not wanted:
+    seed_ids = {ending.example.seed_id for ending in funnel.endings if ending.example.call}
+    if not seed_ids:
         return {}
     parts, archive = build_parts(job), ReplyArchive([open_store(job.out)])
     requests: dict[str, Request] = {}
     for seed in islice(open_seeds(job.seeds), job.limits.seeds):
-        if seed.id in wanted:
+        if seed.id in seed_ids:
             _, stored = await replay_seed(parts, seed, archive.get)
             requests |= {name: request for name, (_, request) in stored.asked.items()}
     for model in parts.models.values():
@@ -240,14 +240,14 @@ class _TryReport:
     def _ending_json(self, ending: Ending) -> dict[str, Any]:
         example, call = ending.example, ending.example.call
         request = self._requests.get(call.request_id) if call else None
-        told: dict[str, Any] = {"seed": example.seed_id, "query": example.query, "detail": example.detail}
+        details: dict[str, Any] = {"seed": example.seed_id, "query": example.query, "detail": example.detail}
         if call:
-            told |= {"task": call.task, "model": call.model, "fault": call.fault, "reply": call.reply_text}
+            details |= {"task": call.task, "model": call.model, "fault": call.fault, "reply": call.reply_text}
         if request:
-            told["prompt"] = [{"role": message.role, "content": message.content} for message in request.messages]
+            details["prompt"] = [{"role": message.role, "content": message.content} for message in request.messages]
         return {
             "reason": ending.reason, "status": ending.status, "topics": ending.topics, "after": ending.place,
-            "example": told,
+            "example": details,
         }  # fmt: skip
 
     def _change_json(self, change: Change) -> dict[str, Any]:

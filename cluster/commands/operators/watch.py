@@ -53,7 +53,7 @@ def watch(
 class Pace:
     """How fast a run moves, by the clock of the machine that watches."""
 
-    seen: deque[tuple[float, int]] = field(default_factory=deque)
+    samples: deque[tuple[float, int]] = field(default_factory=deque)
     written_s: float = 0.0
     ended_s: float = 0.0
     now_s: float = 0.0
@@ -64,16 +64,16 @@ class Pace:
         ended = _ended(session)
         if session != self._session:
             self.written_s = now_s
-        if not self.seen or ended != self.seen[-1][1]:
+        if not self.samples or ended != self.samples[-1][1]:
             self.ended_s = now_s
         self._session, self.now_s = session, now_s
-        self.seen.append((now_s, ended))
-        while len(self.seen) > 2 and now_s - self.seen[1][0] > _WINDOW_S:
-            self.seen.popleft()
+        self.samples.append((now_s, ended))
+        while len(self.samples) > 2 and now_s - self.samples[1][0] > _WINDOW_S:
+            self.samples.popleft()
 
     def seeds_per_s(self) -> float:
         """Over the last minute, or as long as this watcher has looked."""
-        (begun_s, begun), (last_s, last) = self.seen[0], self.seen[-1]
+        (begun_s, begun), (last_s, last) = self.samples[0], self.samples[-1]
         return max(0.0, (last - begun) / (last_s - begun_s)) if last_s > begun_s else 0.0
 
     def silent_s(self) -> float:
@@ -104,9 +104,9 @@ def describe(session: dict[str, Any], commits: int, pace: Pace) -> str:
 
 def _workers(session: dict[str, Any]) -> list[str]:
     lost = session.get("workers_lost", 0)
-    placed, wanted = session.get("workers_placed"), session.get("workers_wanted")
-    told = [f"{placed} of {wanted} workers placed"] if wanted else []
-    return told + ([f"{lost:,} workers lost"] if lost else [])
+    placed, target = session.get("workers_placed"), session.get("workers_wanted")
+    parts = [f"{placed} of {target} workers placed"] if target else []
+    return parts + ([f"{lost:,} workers lost"] if lost else [])
 
 
 def _state(session: dict[str, Any], pace: Pace) -> str:
@@ -123,8 +123,8 @@ def _state(session: dict[str, Any], pace: Pace) -> str:
     if not rate:
         return f"{session['in_flight']:,} in flight{waiting}"
     planned = session.get("planned")
-    left = "" if planned is None else f", {max(0, planned - _ended(session)) / rate:,.0f} s left"
-    return f"{rate:,.1f} seeds/s, {session['in_flight']:,} in flight{left}{waiting}"
+    time_left = "" if planned is None else f", {max(0, planned - _ended(session)) / rate:,.0f} s left"
+    return f"{rate:,.1f} seeds/s, {session['in_flight']:,} in flight{time_left}{waiting}"
 
 
 def _ended(session: dict[str, Any]) -> int:

@@ -23,11 +23,11 @@ def compact(
     """
     from foil.datasets_out.compaction.packing import compact_run
 
-    done = compact_run(out, target_mb << 20)
+    pack = compact_run(out, target_mb << 20)
     if as_json:
-        print_json({"version": done.version, "packs": done.packs, "packed_partitions": done.packed})
+        print_json({"version": pack.version, "packs": pack.packs, "packed_partitions": pack.packed})
         return
     place = open_store(out).url
-    say(f"{place}: {done.packs:,} new packs, {done.packed:,} partitions in packs, version {done.version} of the log")
-    if done.packs:
+    say(f"{place}: {pack.packs:,} new packs, {pack.packed:,} partitions in packs, version {pack.version} of the log")
+    if pack.packs:
         say("the small files stay for whoever reads them; `foil gc` frees them after a day")

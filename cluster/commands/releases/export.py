@@ -158,10 +158,10 @@ def _command(
 ) -> str:
     """The command that makes the release again; paths without their folders, since the card is for others."""
     words = ["foil", "export", source.name, "--format", form, "--split", split, "--into", into.name]
-    told = {
+    flags = {
         name: value.name if isinstance(value, Path) else value for name, value in options.items() if value is not None
     }
-    words += [word for pair in told.items() for word in pair]
+    words += [word for pair in flags.items() for word in pair]
     words += [word for override in overrides for word in ("--set", override)]
     return shlex.join([*words, *(["--allow-nonredistributable"] if allow else [])])
 
@@ -179,8 +179,8 @@ def _show(release: WrittenRelease, into: Path, *, as_json: bool) -> None:
         ["file", "rows", "withheld"], [(f.name, f"{f.rows:,}", f"{f.withheld:,}") for f in release.files], numbers=True
     )
     for split, counts in facts.separation.items():
-        told = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
-        say(f"{split}: {told or 'no topics'}, as a training run has them")
+        words = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+        say(f"{split}: {words or 'no topics'}, as a training run has them")
     if facts.without_intents:
         say(f"{facts.without_intents:,} accepted rows have no intent, and are in no file; ask them with `foil sql`")
     _say_rights(release, into)

@@ -30,12 +30,12 @@ def gc(
     """
     from foil.datasets_out.curation.collection import collect
 
-    found = collect(out, journal_days, dry_run=dry_run)
+    leftovers = collect(out, journal_days, dry_run=dry_run)
     if as_json:
-        told = [{"kind": each.kind, "path": str(each.path), "bytes": each.bytes} for each in found]
-        print_json({"removed": not dry_run, "bytes": sum(each.bytes for each in found), "found": told})
+        entries = [{"kind": each.kind, "path": str(each.path), "bytes": each.bytes} for each in leftovers]
+        print_json({"removed": not dry_run, "bytes": sum(each.bytes for each in leftovers), "found": entries})
         return
-    groups = {kind: [each for each in found if each.kind == kind] for kind in _WORDS}
+    groups = {kind: [each for each in leftovers if each.kind == kind] for kind in _WORDS}
     rows = [
         (_WORDS[kind], f"{len(own):,}", f"{sum(each.bytes for each in own) / 1e6:,.1f}") for kind, own in groups.items()
     ]

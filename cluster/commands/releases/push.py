@@ -65,12 +65,12 @@ def restore(
     from foil.datasets_out.release.restoring import restore as restore_release
 
     restored = restore_release(folder, seeds_of(seeds), into)
-    where = into or folder
+    place = into or folder
     if as_json:
         print_json(
-            {"into": str(where), "found": restored.found, "missing": restored.missing, "digest": restored.digest}
+            {"into": str(place), "found": restored.found, "missing": restored.missing, "digest": restored.digest}
         )
-    say(f"{restored.found:,} texts came back; {where} holds them, and may not be passed on")
+    say(f"{restored.found:,} texts came back; {place} holds them, and may not be passed on")
     if restored.missing:
         rows = sum(file.withheld for file in restored.files)
         raise IncompleteRunError(

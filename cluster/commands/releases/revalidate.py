@@ -40,10 +40,10 @@ def _with_sources(out: Path) -> list[Path]:
     from foil.cluster.planning.tries import has_run
     from foil.datasets_out.commits.origins import read_sources
 
-    found = [out]
-    for run in found:
-        found += [source for each in read_sources(run) if has_run(source := Path(each.out)) and source not in found]
-    return found
+    runs = [out]
+    for run in runs:
+        runs += [source for each in read_sources(run) if has_run(source := Path(each.out)) and source not in runs]
+    return runs
 
 
 def _over_stored(job: Job, out: Path, snapshot: str | None) -> Job:

@@ -49,11 +49,11 @@ def _create(out: Path, name: str) -> None:
 def _list(out: Path, *, as_json: bool) -> None:
     from foil.datasets_out.commits.snapshot import load_snapshot, snapshot_names
 
-    found = [load_snapshot(out, None), *(load_snapshot(out, name) for name in snapshot_names(out))]
+    snapshots = [load_snapshot(out, None), *(load_snapshot(out, name) for name in snapshot_names(out))]
     if as_json:
-        print_json([{"name": each.name, "digest": each.digest, "topics": each.rows("topics")} for each in found])
+        print_json([{"name": each.name, "digest": each.digest, "topics": each.rows("topics")} for each in snapshots])
         return
-    rows = [(each.name or "(now)", f"{each.rows('topics'):,}", each.digest[:16]) for each in found]
+    rows = [(each.name or "(now)", f"{each.rows('topics'):,}", each.digest[:16]) for each in snapshots]
     show(["snapshot", "topics", "digest"], rows)
 
 
@@ -61,14 +61,14 @@ def _diff(out: Path, first: str, second: str | None, *, as_json: bool) -> None:
     from foil.datasets_out.commits.snapshot import load_snapshot
     from foil.datasets_out.commits.snapshot_diff import diff
 
-    found = diff(load_snapshot(out, first), load_snapshot(out, second))
+    delta = diff(load_snapshot(out, first), load_snapshot(out, second))
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(delta))
         return
-    rows = [(table, f"{old:,}", f"{new:,}", f"{new - old:+,}") for table, (old, new) in found.rows.items()]
+    rows = [(table, f"{old:,}", f"{new:,}", f"{new - old:+,}") for table, (old, new) in delta.rows.items()]
     rows += [
         (f"topics {name}, of partitions that differ", f"{old:,}", f"{new:,}", f"{new - old:+,}")
-        for name, (old, new) in found.outcomes.items()
+        for name, (old, new) in delta.outcomes.items()
     ]
     show(["rows", first, second or "(now)", "difference"], rows, numbers=True)
-    say(f"{len(found.only_first)} files of topics are in {first} alone, {len(found.only_second)} in {second or 'now'}")
+    say(f"{len(delta.only_first)} files of topics are in {first} alone, {len(delta.only_second)} in {second or 'now'}")

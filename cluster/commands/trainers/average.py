@@ -27,7 +27,7 @@ def average(
     from foil.trainer.run.average import average_models
 
     command = shlex.join(["foil", "average", *map(str, models), "--out", str(out), "--share", f"{share:g}"])
-    made = average_models(models, out, share, command)
+    mean = average_models(models, out, share, command)
     if as_json:
-        print_json({"model": str(made.model), **made.facts})
-    say(f"the mean of {len(models)} models is in {made.model}; load it with sentence_transformers.SentenceTransformer")
+        print_json({"model": str(mean.model), **mean.facts})
+    say(f"the mean of {len(models)} models is in {mean.model}; load it with sentence_transformers.SentenceTransformer")

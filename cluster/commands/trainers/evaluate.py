@@ -47,7 +47,7 @@ def evaluate(
     need("sentence_transformers", extra="train")
     from foil.trainer.data.instructions import instructions_named
 
-    given, how = subjects or [], instructions_named(instructions)
+    names, how = subjects or [], instructions_named(instructions)
     if (prompts or how != "given") and card:
         raise UsageError("--card is for results under the benchmark's own instructions; leave it or the others out")
     if on and prompts:
@@ -57,19 +57,19 @@ def evaluate(
         if how != "given" or runs:
             raise UsageError("--prompts goes without --instructions and --runs; leave them out")
         search_prompts(
-            given, on, prompts, prompt_queries, overrides=overrides or [], measures=measures or [], first=first,
+            names, on, prompts, prompt_queries, overrides=overrides or [], measures=measures or [], first=first,
             out=out or DEFAULT_OUT, as_json=as_json,
         )  # fmt: skip
     elif on:
         from foil.cluster.evaluations.benchmarks import DEFAULT_OUT, evaluate_benchmarks
 
         evaluate_benchmarks(
-            given, on, overrides=overrides or [], measures=measures or [], first=first, out=out or DEFAULT_OUT,
+            names, on, overrides=overrides or [], measures=measures or [], first=first, out=out or DEFAULT_OUT,
             instructions=how, keep_runs=runs, into_cards=card, as_json=as_json,
         )  # fmt: skip
-    elif len(given) == 1 and not (measures or runs or card or prompts):
+    elif len(names) == 1 and not (measures or runs or card or prompts):
         from foil.cluster.evaluations.topics import evaluate_job
 
-        evaluate_job(Path(given[0]), overrides or [], out, instructions=how, as_json=as_json)
+        evaluate_job(Path(names[0]), overrides or [], out, instructions=how, as_json=as_json)
     else:
         raise UsageError("give one job file; or systems and the benchmark that they are for, with --on KIND:PATH")
