@@ -118,6 +118,14 @@ def settings_from(overrides: Sequence[str], settings: type[Section]) -> Section:
         raise _refusal("the settings were refused", lines) from None
 
 
+def settings_beside_job(overrides: Sequence[str], settings: type[Section], job: Job | None, *keys: str) -> Section:
+    """A command's own settings; these keys, where nobody sets them, are as in the `train` section of the job."""
+    own = settings_from(overrides, settings)
+    if job is None or job.train is None:
+        return own
+    return own.model_copy(update={key: getattr(job.train, key) for key in keys if key not in own.model_fields_set})
+
+
 def read_settings(path: Path, settings: type[Section], kind: str, overrides: Sequence[str] = ()) -> Section:
     """The settings of a YAML page under `--set`; `kind`: what it is, "a benchmark". UsageError lists every mistake."""
     text = read_text(path, f"a YAML file that names {kind}")
@@ -232,12 +240,12 @@ class _Checker:
 
     def _read_recipe_part(self, key_path: KeyPath, value: Any) -> RecipePart | None:
         """A recipe's own keys, and with them what `RecipePart` has."""
-        beside = {"share", "corpora"} & set(value) if isinstance(value, dict) else set()
-        own = {key: each for key, each in value.items() if key not in beside} if beside else value
+        part_keys = {"share", "corpora"} & set(value) if isinstance(value, dict) else set()
+        own = {key: each for key, each in value.items() if key not in part_keys} if part_keys else value
         recipe = self._read_choice(key_path, own, RECIPES)
         if recipe is None:
             return None
-        return self._read_section(key_path, {"recipe": recipe, **{key: value[key] for key in beside}}, RecipePart)
+        return self._read_section(key_path, {"recipe": recipe, **{key: value[key] for key in part_keys}}, RecipePart)
 
     def _read_models(self, value: Any) -> dict[str, Settings]:
         if value is None:

@@ -74,17 +74,16 @@ def evaluate(
     instructions: Instructions = "given",
     out: str | Path = "evaluation",
 ) -> list[dict[str, Any]]:
-    """Systems on benchmarks, beside BM25 and the base model: rows, kept in OUT/results.jsonl too.
+    """Systems on benchmarks, with BM25 and the base model: rows, kept in OUT/results.jsonl too.
 
     The arguments are those of `foil evaluate SYSTEM... --on BENCHMARK...`.
     """
-    from foil.cluster.evaluations.benchmarks import evaluate_benchmarks
+    from foil.cluster.evaluations.benchmarks import EvaluationOrder, evaluate_benchmarks
     from foil.cluster.extras import need
 
     need("sentence_transformers", extra="train")
-    return evaluate_benchmarks(
-        systems, on, measures=measures, overrides=overrides, instructions=instructions, out=Path(out), quiet=True
-    )
+    order = EvaluationOrder(systems, on, overrides, measures, out=Path(out))
+    return evaluate_benchmarks(order, instructions=instructions, quiet=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from foil.cluster.catalog import open_seeds
-from foil.cluster.job import Job, load_job, settings_from
+from foil.cluster.job import load_job, settings_beside_job
 from foil.cluster.terminal import print_json, say, show
 from foil.datasets_out.commits.snapshot import load_snapshot
 from foil.engine.topic import Intent, Passage
@@ -20,7 +20,7 @@ def mine_run(
 ) -> None:
     """Mines a run into a new one, and prints the counts."""
     job = load_job(job_file) if job_file else None
-    settings = _settings(overrides, job)
+    settings = settings_beside_job(overrides, MineSettings, job, "split")
     source = load_snapshot(out, snapshot, verify=True)
     seeds = partial(open_seeds, job.seeds) if job else None
     mined = mine_snapshot(source, into, settings, scorer_source(settings), satisfies, open_seeds=seeds)
@@ -45,11 +45,3 @@ def scorer_source(settings: MineSettings) -> ScorerSource:
     from foil.trainer.mining.model_scorer import model_source
 
     return model_source(settings, lambda count, texts: say(f"encoded {count:,} of {texts:,} passages"))
-
-
-def _settings(overrides: Sequence[str], job: Job | None) -> MineSettings:
-    """The settings; the shares of the splits are the job's where nothing else is said."""
-    settings = settings_from(overrides, MineSettings)
-    if job is None or job.train is None or "split" in settings.model_fields_set:
-        return settings
-    return settings.model_copy(update={"split": job.train.split})

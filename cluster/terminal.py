@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from foil.engine.visible_text import log_visibly, visible
@@ -81,7 +82,7 @@ def is_interactive() -> bool:
 def lines_of_user(prompt: str) -> Iterator[str]:
     """What a person types, a line at a time, with the editing and the history of readline; Ctrl-D ends it."""
     with suppress(ImportError):
-        import readline  # noqa: F401 (gives `input` its editing)
+        import_module("readline")  # gives `input` its editing
     while True:
         try:
             yield input(prompt)

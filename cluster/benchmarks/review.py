@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foil.cluster.benchmarks.sampling import open_pool, rank_all
-from foil.cluster.evaluations.benchmarks import DEFAULT_OUT, read_source
+from foil.cluster.benchmarks.sampling import rank_all
+from foil.cluster.evaluations.benchmarks import DEFAULT_OUT, open_pool, read_source
 from foil.cluster.job import settings_from
 from foil.cluster.terminal import print_json, say, show
 from foil.engine.atomic_files import publish_folder, put_json, put_text

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foil.cluster.evaluations.benchmarks import BESIDE, SlowNotes
+from foil.cluster.evaluations.benchmarks import BESIDE
 from foil.cluster.terminal import show
 from foil.engine.errors import UsageError
 from foil.trainer.benchmarks.benchmark import Benchmark
@@ -12,15 +12,8 @@ from foil.trainer.benchmarks.making.documents import MEASURE, kendall_tau, mean_
 from foil.trainer.benchmarks.making.queries import core_queries, sample_queries
 from foil.trainer.benchmarks.making.settings import MakingSettings
 from foil.trainer.measures.judged import Run
-from foil.trainer.systems.catalog import open_system
 from foil.trainer.systems.embedder import embedder
-from foil.trainer.systems.system import System, SystemSettings, ranking_of
-
-
-def open_pool(systems: Sequence[str], settings: SystemSettings, vectors: Path, first: str) -> list[System]:
-    """BM25, the base model and these systems, each once."""
-    names = dict.fromkeys((*BESIDE, *systems))
-    return [open_system(name, settings, vectors, first, SlowNotes()) for name in names]
+from foil.trainer.systems.system import System, ranking_of
 
 
 def rank_all(benchmark: Benchmark, pool: Sequence[System], depth: int) -> dict[str, Run]:
@@ -44,7 +37,7 @@ def sample(
     if tau is None or tau < settings.least_tau:
         raise UsageError(
             f"the sample of {benchmark.name} does not keep the ranking of {len(full)} systems by {MEASURE}: Kendall's "
-            f"tau is {_told(tau)}, and least_tau {settings.least_tau:g}; take more queries or documents, compare more "
+            f"tau is {_words(tau)}, and least_tau {settings.least_tau:g}; take more queries or documents, compare more "
             "systems with --system, or --set least_tau"
         )
     return small, {"measure": MEASURE, "tau": tau, "full": full, "sampled": sampled}
@@ -58,8 +51,8 @@ def _core_vectors(benchmark: Benchmark, settings: MakingSettings, vectors: Path)
 
 def _show(name: str, full: Mapping[str, float], sampled: Mapping[str, float], tau: float | None) -> None:
     rows = [(system, f"{100 * full[system]:.1f}", f"{100 * sampled[system]:.1f}") for system in full]
-    show([f"{MEASURE}, in points", "whole", "sample"], rows, f"{name}: Kendall's tau {_told(tau)}")
+    show([f"{MEASURE}, in points", "whole", "sample"], rows, f"{name}: Kendall's tau {_words(tau)}")
 
 
-def _told(tau: float | None) -> str:
+def _words(tau: float | None) -> str:
     return "undefined, since all systems tie" if tau is None else f"{tau:.3f}"

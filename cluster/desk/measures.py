@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from foil.validators.audits.diversity import Embed
     from foil.validators.audits.judge_reliability import JudgeShare
     from foil.validators.judges.agreement import Agreement, Labels
+    from foil.validators.overlap.near_duplicates import TextGroup
 
 MOST_INSTRUCTIONS = 100_000
 MOST_COMPARED = 20_000
@@ -144,7 +145,7 @@ def audit_table(ask: Ask) -> ReportTable:
             "value": each.value,
             "items": each.items,
             "kappa": each.kappa,
-            **{name: _told(getattr(each, name)) for name in measures},
+            **{name: _share_text(getattr(each, name)) for name in measures},
         }
         for each in (score(rows) if rows else ())
     ]
@@ -158,7 +159,7 @@ def audit_table(ask: Ask) -> ReportTable:
     )
 
 
-def _told(share: Any) -> str:
+def _share_text(share: Any) -> str:
     return f"{share.count}/{share.of} [{share.low:.0%}, {share.high:.0%}]" if share.of else "–"
 
 
@@ -202,30 +203,12 @@ def repeats_tables(ask: Ask) -> list[ReportTable]:
     from foil.validators.overlap.near_duplicates import LEAST_SIMILARITY, group_texts
 
     sums: list[Row] = []
-    largest: list[dict[str, Any]] = []
+    largest: list[Row] = []
     for kind, sql in _TEXTS.items():
         rows = ask(f"{sql} LIMIT {MOST_COMPARED}")
         groups = group_texts(row["text"] for row in rows)
-        sums.append(
-            {
-                "kind": kind,
-                "texts": len(rows),
-                "groups": len(groups),
-                "texts_in_groups": sum(group.size for group in groups),
-                "repeated_share": sum(group.size - 1 for group in groups) / len(rows) if rows else 0.0,
-                "largest": groups[0].size if groups else 0,
-            }
-        )
-        largest += [
-            {
-                "kind": kind,
-                "size": group.size,
-                "equal_words": group.exact,
-                "text": " ".join(rows[group.first]["text"].split())[:300],
-                "topic_id": rows[group.first]["topic_id"],
-            }
-            for group in groups[:_GROUPS_SHOWN]
-        ]
+        sums.append(_sum_of(kind, len(rows), groups))
+        largest += [_group_row(kind, group, rows[group.first]) for group in groups[:_GROUPS_SHOWN]]
     words = (
         f"MinHash, Jaccard similarity of {LEAST_SIMILARITY} and more over runs of three words; up to "
         f"{MOST_COMPARED:,} texts of a kind, by hash."
@@ -241,6 +224,18 @@ def repeats_tables(ask: Ask) -> list[ReportTable]:
             empty="No two texts of a kind are nearly the same.",
         ),
     ]
+
+
+def _sum_of(kind: str, texts: int, groups: Sequence[TextGroup]) -> Row:
+    repeats = sum(group.size - 1 for group in groups)
+    return {"kind": kind, "texts": texts, "groups": len(groups),
+            "texts_in_groups": repeats + len(groups), "repeated_share": repeats / texts if texts else 0.0,
+            "largest": groups[0].size if groups else 0}  # fmt: skip
+
+
+def _group_row(kind: str, group: TextGroup, first: Row) -> Row:
+    return {"kind": kind, "size": group.size, "equal_words": group.exact,
+            "text": " ".join(first["text"].split())[:300], "topic_id": first["topic_id"]}  # fmt: skip
 
 
 def _columns(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -64,22 +64,15 @@ def report_page(
     sampled = sample_topics(source, ask, TOPICS - _DROPPED_TOPICS, _DROPPED_TOPICS)
     for excerpt in _EXCERPTS:
         page = lone_page(
-            "report.html.j2",
-            name=run_name(out),
-            other_name=other_name,
-            digest=source.digest,
-            fingerprint=CommitLog(out).fingerprint(),
-            run=ask(RUN)[0],
-            notes=_notes(source.rows("topics"), len(sampled)),
+            "report.html.j2", name=run_name(out), other_name=other_name, digest=source.digest,
+            fingerprint=CommitLog(out).fingerprint(), run=ask(RUN)[0], points=points, kinds=KINDS,
+            version=version_of(PACKAGE) or "", notes=_notes(source.rows("topics"), len(sampled)),
             groups=[TableGroup(title, tuple(tables[name] for name in names)) for title, names in _GROUPS.items()],
-            points=points,
-            kinds=KINDS,
             map_words=f"{points.num_rows:,} texts, up to {_MAP_POINTS:,} of each kind, drawn by hash; {method.words}.",
             topics=[view_topic(topic, excerpt) for topic in sampled],
             topics_words=f"{len(sampled)} of {source.rows('topics'):,} topics, drawn by hash; long texts are shortened "
             f"to about {excerpt} characters. Removed words are struck out and red, added ones green.",
-            version=version_of(PACKAGE) or "",
-        )
+        )  # fmt: skip
         if len(page.encode()) < MOST_BYTES:
             break
     return page

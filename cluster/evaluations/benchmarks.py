@@ -7,7 +7,7 @@ import platform
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -40,14 +40,27 @@ LIBRARIES = ("bm25s", "numpy", "sentence-transformers", "torch", "transformers")
 SECONDS_BETWEEN_NOTES = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class EvaluationOrder:
+    """What is measured on what, as the command line names it. `first` finds the documents that rerank:MODEL orders."""
+
+    systems: Sequence[str]
+    on: Sequence[str]
+    overrides: Sequence[str] = ()
+    measures: Sequence[str] = ()
+    first: str = "bm25"
+    out: Path = DEFAULT_OUT
+
+
+def open_pool(systems: Sequence[str], settings: SystemSettings, vectors: Path, first: str) -> list[System]:
+    """BM25, the base model and these systems, each once."""
+    names = dict.fromkeys((*BESIDE, *systems))
+    return [open_system(name, settings, vectors, first, SlowNotes()) for name in names]
+
+
 def evaluate_benchmarks(
-    systems: Sequence[str],
-    on: Sequence[str],
+    order: EvaluationOrder,
     *,
-    overrides: Sequence[str] = (),
-    measures: Sequence[str] = (),
-    first: str = "bm25",
-    out: Path,
     instructions: Instructions = "given",
     keep_runs: bool = False,
     into_cards: bool = False,
@@ -59,42 +72,44 @@ def evaluate_benchmarks(
     `instructions`: what stands in place of the queries' own. `into_cards`: the cards of the systems that Foil published
     name the results too. `quiet`: no table is printed.
     """
-    published = _published(systems) if into_cards else []
-    settings, sources = settings_from(overrides, SystemSettings), [read_source(text) for text in on]
-    for name in measures:
+    published = _published(order.systems) if into_cards else []
+    settings, sources = settings_from(order.overrides, SystemSettings), list(map(read_source, order.on))
+    for name in order.measures:
         measure_named(name)
-    names = dict.fromkeys((*BESIDE, *systems))
-    opened = [open_system(name, settings, out / "vectors", first, SlowNotes()) for name in names]
+    systems = open_pool(order.systems, settings, order.out / "vectors", order.first)
+    on_run = partial(_write_run, order.out / "runs") if keep_runs else _no_run
     rows: list[dict[str, Any]] = []
-    for text, source in zip(on, sources, strict=True):
-        name, average = name_of(source), kind_named(source.kind).average
-        name += "" if instructions == "given" else f", {instructions} instructions"
-        on_run = partial(_write_run, out / "runs") if keep_runs else _no_run
-        benchmarks = _told(benchmarks_of(source), instructions, writable=keep_runs)
-        scores = list(score(benchmarks, opened, measures, settings.depth, on_run))
-        found = list(results(name, scores, BESIDE[-1], average, settings.resamples))
+    for text, source in zip(order.on, sources, strict=True):
+        benchmarks = _announced(benchmarks_of(source), instructions, writable=keep_runs)
+        scores = list(score(benchmarks, systems, order.measures, settings.depth, on_run))
+        name = name_of(source) + ("" if instructions == "given" else f", {instructions} instructions")
+        outcomes = list(results(name, scores, BESIDE[-1], kind_named(source.kind).average, settings.resamples))
         if not quiet:
-            show_results(text, found)
-        chosen = {system for system in names if _is_chosen_on(system, scores)}
+            show_results(text, outcomes)
+        chosen = [system for system in dict.fromkeys((*BESIDE, *order.systems)) if _is_chosen_on(system, scores)]
         for system in chosen:
             say(f"{system} was chosen on {name}: its numbers there are no test")
-        for measure in dict.fromkeys(measures):
-            if measure_named(measure).name not in {result.measure for result in found}:
-                say(f"{text}: {measure} has nothing to compare there")
-        facts = {system.name: system.facts() for system in opened}
-        rows += [
-            asdict(result)
-            | {"chosen_on": result.system in chosen}
-            | about(scores, facts, result.system, BESIDE[-1], settings.depth)
-            for result in found
-        ]
-        keep(out / "results.jsonl", rows)
-    for name in published:
-        put_results(Path(name), [row for row in rows if row["system"] == name])
-        say(f"{Path(name) / CARD} names the results")
+        _say_missing(text, order.measures, outcomes)
+        facts = {system.name: system.facts() for system in systems}
+        details = partial(about, scores, facts, base=BESIDE[-1], depth=settings.depth)
+        rows += [asdict(r) | {"chosen_on": r.system in chosen} | details(r.system) for r in outcomes]
+        keep(order.out / "results.jsonl", rows)
+    _put_cards(published, rows)
     if as_json:
         print_json(rows)
     return rows
+
+
+def _say_missing(text: str, measures: Sequence[str], outcomes: Sequence[Result]) -> None:
+    for measure in dict.fromkeys(measures):
+        if measure_named(measure).name not in {result.measure for result in outcomes}:
+            say(f"{text}: {measure} has nothing to compare there")
+
+
+def _put_cards(published: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    for name in published:
+        put_results(Path(name), [row for row in rows if row["system"] == name])
+        say(f"{Path(name) / CARD} names the results")
 
 
 def _is_chosen_on(system: str, scores: Sequence[CollectionScores]) -> bool:
@@ -125,9 +140,9 @@ def read_source(text: str) -> BenchmarkSource:
     return source
 
 
-def show_results(title: str, found: Sequence[Result]) -> None:
+def show_results(title: str, outcomes: Sequence[Result]) -> None:
     """A table of the whole, and one a kind of group: systems below each other, measures next to each other."""
-    for kind, rows in groupby(found, key=lambda result: result.group.partition(":")[0]):
+    for kind, rows in groupby(outcomes, key=lambda result: result.group.partition(":")[0]):
         own = list(rows)
         measures = list(dict.fromkeys(result.measure for result in own))
         cells: dict[tuple[str, str], dict[str, str]] = {}
@@ -167,7 +182,7 @@ def about(
     }
 
 
-def _told(benchmarks: Iterator[Benchmark], instructions: Instructions, *, writable: bool) -> Iterator[Benchmark]:
+def _announced(benchmarks: Iterator[Benchmark], instructions: Instructions, *, writable: bool) -> Iterator[Benchmark]:
     """The benchmarks, one by one; `writable`: whose ids can stand in a run, or UsageError before anything ran."""
     for own in benchmarks:
         for name in (*own.documents, *(query.id for query in own.queries)) if writable else ():

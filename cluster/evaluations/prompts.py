@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foil.cluster.evaluations.benchmarks import BESIDE, SlowNotes, about, read_source
+from foil.cluster.evaluations.benchmarks import BESIDE, EvaluationOrder, about, open_pool, read_source
 from foil.cluster.job import settings_from
 from foil.cluster.terminal import print_json, say, show
 from foil.engine.ids import canonical_json, sha256_hex
@@ -24,41 +24,25 @@ from foil.trainer.comparison.prompts import (
 )
 from foil.trainer.comparison.results import keep
 from foil.trainer.comparison.scores import CollectionScores, score
-from foil.trainer.systems.catalog import open_system
 from foil.trainer.systems.system import System, SystemSettings
 
 COLUMNS = ("system", "measure", "n", "no prompt", "selected on dev", "best in hindsight", "mean ± spread")
 
 
-def search_prompts(
-    systems: Sequence[str],
-    on: Sequence[str],
-    file: Path,
-    dev_count: int,
-    *,
-    overrides: Sequence[str] = (),
-    measures: Sequence[str] = (),
-    first: str = "bm25",
-    out: Path,
-    as_json: bool = False,
-) -> None:
+def search_prompts(order: EvaluationOrder, file: Path, dev_count: int, *, as_json: bool = False) -> None:
     """Tries every prompt on every benchmark, prints what each system gains and keeps the rows in OUT/prompts.jsonl."""
-    settings, sources, prompts = (
-        settings_from(overrides, SystemSettings),
-        list(map(read_source, on)),
-        read_prompts(file),
-    )
-    names = dict.fromkeys((*BESIDE, *systems))
-    opened = [open_system(name, settings, out / "vectors", first, SlowNotes()) for name in names]
+    settings, sources = settings_from(order.overrides, SystemSettings), list(map(read_source, order.on))
+    prompts = read_prompts(file)
+    systems = open_pool(order.systems, settings, order.out / "vectors", order.first)
     rows: list[dict[str, Any]] = []
-    for text, source in zip(on, sources, strict=True):
-        scored = partial(score, systems=opened, measures=measures, depth=settings.depth)
+    for text, source in zip(order.on, sources, strict=True):
+        scored = partial(score, systems=systems, measures=order.measures, depth=settings.depth)
         collections = [_Collection(each, prompts, dev_count, scored) for each in benchmarks_of(source)]
-        found = list(_results(source, collections, settings.resamples))
-        lines = [_line(result) for result in found if not result.group]
+        outcomes = list(_results(source, collections, settings.resamples))
+        lines = [_line(result) for result in outcomes if not result.group]
         show(COLUMNS, lines, f"{text}: {len(prompts)} prompts, chosen on {dev_count} queries a collection")
-        rows += [_row(result, collections, opened, settings, prompts, dev_count) for result in found]
-        keep(out / "prompts.jsonl", rows)
+        rows += [_row(result, collections, systems, settings, prompts, dev_count) for result in outcomes]
+        keep(order.out / "prompts.jsonl", rows)
     if as_json:
         print_json(rows)
 

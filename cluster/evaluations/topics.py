@@ -69,17 +69,21 @@ def evaluate_job(
     (job.out / name).write_text(json.dumps(rows, indent=1))
     title = None if instructions == "given" else f"{instructions} instructions"
     show(["in points", "n", "base", "trained", "difference", "95 % interval"], map(_line, rows), title)
+    _show_corpora(outcomes, job.out / f"corpora-{name}")
+    if as_json:
+        print_json({row["measure"]: row for row in rows})
+
+
+def _show_corpora(outcomes: Sequence[Result], path: Path) -> None:
+    """Prints and keeps what was measured on each corpus, if they are several."""
     of_corpora = [result for result in outcomes if result.group.startswith("domain: ")]
     if of_corpora:
         by_corpus = {
-            group.partition(": ")[2]: _rows(list(own))
-            for group, own in groupby(of_corpora, lambda result: result.group)
+            group.partition(": ")[2]: _rows(list(own)) for group, own in groupby(of_corpora, lambda r: r.group)
         }
-        (job.out / f"corpora-{name}").write_text(json.dumps(by_corpus, indent=1))
+        path.write_text(json.dumps(by_corpus, indent=1))
         lines = [(corpus, *_line(row)) for corpus, own in by_corpus.items() for row in own if row["measure"] in _SHORT]
         show(["corpus", "in points", "n", "base", "trained", "difference", "95 % interval"], lines)
-    if as_json:
-        print_json({row["measure"]: row for row in rows})
 
 
 def _models(

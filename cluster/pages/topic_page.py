@@ -113,8 +113,8 @@ def passage_block(passage: PassageView, console: Console, digits: int | None) ->
 
 def intent_block(intent: IntentView, query: str, console: Console, digits: int | None) -> Iterator[RenderableType]:
     """One intent: its name, its instruction, and its query where it is not the topic's."""
-    beside = f", {intent.comparison}" if intent.comparison else ""
-    yield Text.assemble((intent.name, "bold"), f" {intent.role}{beside}", (f"  {_short(intent.id, digits)}", "dim"))
+    comparison = f", {intent.comparison}" if intent.comparison else ""
+    yield Text.assemble((intent.name, "bold"), f" {intent.role}{comparison}", (f"  {_short(intent.id, digits)}", "dim"))
     if intent.instruction:
         yield spans_text(intent.instruction, console)
     if "".join(span.text for span in intent.query) != query:

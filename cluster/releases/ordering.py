@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from foil.cluster.catalog import open_seeds
-from foil.cluster.job import Job, load_job, read_seeds, settings_from
+from foil.cluster.job import load_job, read_seeds, settings_beside_job
 from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot, read_accepted, take_snapshot
 from foil.datasets_out.release.card import CardRow
 from foil.datasets_out.sql.audits import read_audits
@@ -41,18 +41,10 @@ class ExportSettings(Settings):
     template: str = Field(default="query_instruction", description="how instruction and query become one text")
 
 
-def export_settings(overrides: Sequence[str], job: Job | None) -> ExportSettings:
+def export_settings(overrides: Sequence[str], job_file: Path | None) -> ExportSettings:
     """The settings under `--set`; what nobody sets is the `train` section's of the job, if there is one."""
-    settings = settings_from(overrides, ExportSettings)
-    if job is None or job.train is None:
-        return settings
-    defaults = {name: getattr(job.train, name) for name in ("split", "protect", "template")}
-    return settings.model_copy(update={n: value for n, value in defaults.items() if n not in settings.model_fields_set})
-
-
-def read_job(path: Path | None) -> Job | None:
-    """The job of an option, if it was given."""
-    return load_job(path) if path else None
+    job = load_job(job_file) if job_file else None
+    return settings_beside_job(overrides, ExportSettings, job, "split", "protect", "template")
 
 
 def open_view(out: Path, snapshot: str | None, settings: ExportSettings) -> TrainingView:

@@ -81,7 +81,7 @@ def _score(out: Path, name: str, sheet: Path, reader: str) -> "list[AuditScore]"
 def _show(scores: "list[AuditScore]") -> None:
     columns = ("group", "value", "items", "kappa", *(name.replace("_", " ") for name in _SHARES))
     rows = [
-        (each.group, each.value, each.items, each.kappa, *(_told(getattr(each, name)) for name in _SHARES))
+        (each.group, each.value, each.items, each.kappa, *(_share_text(getattr(each, name)) for name in _SHARES))
         for each in scores
     ]
     show(columns, rows, "share of passages or instructions, 95 % interval by Wilson", numbers=False)
@@ -105,7 +105,7 @@ def _say_diversity(out: Path, snapshot: str | None) -> None:
     )
 
 
-def _told(share: "Share") -> str:
+def _share_text(share: "Share") -> str:
     if not share.of:
         return "-"
     return f"{share.count}/{share.of} [{share.low:.0%}, {share.high:.0%}]"

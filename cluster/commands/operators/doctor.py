@@ -177,7 +177,7 @@ def node_problems(nodes: Sequence[Mapping[str, Any]], folder: Path) -> list[str]
         if node["missing"]:
             problems.append(f"{_name(node)}: not installed: {', '.join(node['missing'])}")
         if diffs := differing(node["variables"]):
-            problems.append(f"{_name(node)}: started without our network settings (docs/clusters.md): {_told(diffs)}")
+            problems.append(f"{_name(node)}: started without our network settings (docs/clusters.md): {_listed(diffs)}")
         problems += [
             f"{_name(node)} cannot reach {port}; open all ports between nodes" for port in node["cannot_reach"]
         ]
@@ -198,11 +198,11 @@ def node_notes(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
         if node["problem"] or not lacking or (node["head"] and has.get(HEAD_REDIS)):
             continue
         costs = "its death costs all actors" if node["head"] else "it gives a dead head less time to come back"
-        notes.append(f"{_name(node)}: {costs} (docs/clusters.md, A head that dies): {_told(lacking)}")
+        notes.append(f"{_name(node)}: {costs} (docs/clusters.md, A head that dies): {_listed(lacking)}")
     return notes
 
 
-def _told(variables: Mapping[str, str]) -> str:
+def _listed(variables: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value or '(unset)'}" for name, value in variables.items())
 
 

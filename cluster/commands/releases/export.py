@@ -46,31 +46,33 @@ class SplitName(StrEnum):
     ALL = "all"
 
 
+SplitOption = Annotated[SplitName, typer.Option(help="The topics that a training run trains on, or those it does not.")]
+JobOption = Annotated[
+    Path | None, typer.Option(help="The run's job: its `train` gives split, protected runs, template.")
+]
+SeedsOption = Annotated[Path | None, typer.Option(help="A job or `seeds` page: where withheld texts are looked up.")]
+SignOption = Annotated[
+    Path | None, typer.Option(help="An Ed25519 private key (PEM, OpenSSH) that signs the checksums.")
+]
+AllowOption = Annotated[bool, typer.Option("--allow-nonredistributable", help="Write texts that may not be passed on.")]
+CosineOption = Annotated[
+    float, typer.Option(min=-1, max=1, help="onnx: what the mean cosine of int8 vectors may not be below.")
+]
+
+
 def export(
     source: Annotated[Path, typer.Argument(parser=mirror_of, metavar="FROM", help="A run, or the folder of a model.")],
     form: Annotated[Format | None, typer.Option("--format", help="As what. Default for a model: onnx.")] = None,
-    split: Annotated[
-        SplitName, typer.Option(help="The topics that a training run trains on, or those it does not.")
-    ] = SplitName.TRAIN,
+    split: SplitOption = SplitName.TRAIN,
     into: Annotated[Path | None, typer.Option(help="The folder of the release; it must not exist.")] = None,
     snapshot: SnapshotOption = None,
-    job: Annotated[
-        Path | None, typer.Option(help="The run's job: its `train` gives split, protected runs, template.")
-    ] = None,
-    seeds: Annotated[
-        Path | None, typer.Option(help="A job or `seeds` page: where withheld texts are looked up.")
-    ] = None,
+    job: JobOption = None,
+    seeds: SeedsOption = None,
     overrides: SetOption = None,
-    sign: Annotated[
-        Path | None, typer.Option(help="An Ed25519 private key (PEM, OpenSSH) that signs the checksums.")
-    ] = None,
-    allow: Annotated[
-        bool, typer.Option("--allow-nonredistributable", help="Write texts that may not be passed on.")
-    ] = False,
+    sign: SignOption = None,
+    allow: AllowOption = False,
     int8: Annotated[bool, typer.Option("--int8/--no-int8", help="onnx: write a file of 8-bit weights too.")] = True,
-    least_cosine: Annotated[
-        float, typer.Option(min=-1, max=1, help="onnx: what the mean cosine of int8 vectors may not be below.")
-    ] = LEAST_COSINE,
+    least_cosine: CosineOption = LEAST_COSINE,
     as_json: JsonOption = False,
 ) -> None:
     """Write a run as a release in the layout of a trainer or a hub, or a model as ONNX files.
@@ -139,7 +141,7 @@ def _release(
 
     if key_file:
         need("cryptography", extra="cloud")
-    settings = ordering.export_settings(overrides, ordering.read_job(job_file))
+    settings = ordering.export_settings(overrides, job_file)
     if job_file is None and not overrides:
         say(f"splits: {settings.split.heldout_share:.0%} held out, {settings.split.dev_share:.0%} dev (the defaults); "
             "--job JOB takes those of a training job")  # fmt: skip

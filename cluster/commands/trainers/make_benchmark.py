@@ -36,11 +36,13 @@ def make(
     Of a run it takes the held-out topics. Queries that stand in what the run, or one named by --against, trains on are
     left out, and counted. `--set queries=100 --set documents=10000` samples both, if systems keep their ranking.
     """
-    from foil.cluster.benchmarks.making import make_benchmark
+    from foil.cluster.benchmarks.making import MakingOrder, make_benchmark
+    from foil.cluster.evaluations.benchmarks import DEFAULT_OUT
     from foil.cluster.extras import need
 
     need("sentence_transformers", extra="train")
-    make_benchmark(
-        source, into, overrides or [], job=job, snapshot=snapshot, against=against or [], refuse=refuse,
-        systems=system or [], first=first, vectors=vectors, as_json=as_json,
+    order = MakingOrder(
+        source, into, overrides or [], job, snapshot, against or [], refuse, system or [], first,
+        vectors or DEFAULT_OUT / "vectors",
     )  # fmt: skip
+    make_benchmark(order, as_json=as_json)
