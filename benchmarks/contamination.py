@@ -42,16 +42,16 @@ def docstrings(megabytes: float) -> list[str]:
         spec = importlib.util.find_spec(library)
         files = sorted(Path(spec.submodule_search_locations[0]).rglob("*.py")) if spec else []  # type: ignore[index]
         for file in files:
-            for found in DOCSTRING.findall(file.read_text(encoding="utf-8", errors="replace")):
-                passages += [found[i : i + 1000] for i in range(0, len(found), 1000)]
+            for text in DOCSTRING.findall(file.read_text(encoding="utf-8", errors="replace")):
+                passages += [text[i : i + 1000] for i in range(0, len(text), 1000)]
     Random(0).shuffle(passages)
     size = sum(map(len, passages))
     passages *= max(1, round(megabytes * 1e6 / size + 0.5))
-    wanted, total = 0, 0
+    count, total = 0, 0
     while total < megabytes * 1e6:
-        total += len(passages[wanted])
-        wanted += 1
-    return passages[:wanted]
+        total += len(passages[count])
+        count += 1
+    return passages[:count]
 
 
 def evaluation_strings(texts: Sequence[str], count: int) -> list[str]:
@@ -116,19 +116,19 @@ MATCHERS = {"foil": foil, "python_set": python_set, "ahocorasick_rs": ahocorasic
 
 def measure(name: str, data: Path) -> dict[str, Any]:
     """In a process of its own: builds, then scans this matcher's share of the texts."""
-    given = json.loads(data.read_text())
-    texts = given["texts"][: int(len(given["texts"]) * SLOW_SHARE[name])]
+    inputs = json.loads(data.read_text())
+    texts = inputs["texts"][: int(len(inputs["texts"]) * SLOW_SHARE[name])]
     if name == "foil":
         foil(["load the code"])
     before, started = resident(), time.process_time()
-    find = MATCHERS[name](given["strings"])
-    built, held = time.process_time(), resident() - before
+    find = MATCHERS[name](inputs["strings"])
+    built, memory = time.process_time(), resident() - before
     hits = find(texts)
     seconds = time.process_time() - built
     size = sum(len(text.encode()) for text in texts)
     return {
         "build_s": round(built - started, 3),
-        "index_mb": round(held / 1e6, 1),
+        "index_mb": round(memory / 1e6, 1),
         "mb_per_s": round(size / 1e6 / seconds, 3),
         "texts": len(texts),
         "hits": len(hits),

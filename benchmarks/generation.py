@@ -116,7 +116,7 @@ class OnePrompt:
     tenth: int
     name: str = "one_prompt"
     fingerprint: str = "1"
-    asked: int = 0
+    answers: int = 0
     memory: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -125,10 +125,10 @@ class OnePrompt:
         self._template = compile_template("bench/one_prompt", TEMPLATE)
 
     async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
-        (given,) = seed.positives
-        answer = await ask(self._template.render(query=seed.query, passage=given.text), Variant)
-        self.asked += 1
-        if self.asked == self.tenth:
+        (passage,) = seed.positives
+        answer = await ask(self._template.render(query=seed.query, passage=passage.text), Variant)
+        self.answers += 1
+        if self.answers == self.tenth:
             self.memory["peak_mib_at_a_tenth"] = peak_mib()
         return [topic_of(self.name, seed, answer)]
 
@@ -136,16 +136,20 @@ class OnePrompt:
 def topic_of(recipe: str, seed: Seed, answer: Variant) -> Topic:
     from foil.engine.topic import Intent, Judgment, Passage, Topic, intent_id, topic_id
 
-    tid, (given,) = topic_id(recipe, seed), seed.positives
+    tid, (natural,) = topic_id(recipe, seed), seed.positives
     plain = Intent(intent_id(tid, "", seed.query), "original", "", seed.query)
-    told = Intent(intent_id(tid, answer.instruction, seed.query), "instructed", answer.instruction, seed.query)
-    made = Passage(answer.passage, "generated_positive")
-    said = [(plain, given, 1, "seed"), (told, given, -1, "construction"), (told, made, 1, "construction")]
-    judgments = tuple(Judgment(intent.id, text.id, relevance, judge) for intent, text, relevance, judge in said)
-    return Topic(tid, seed.id, seed.corpus, recipe, seed.query, (plain, told), (given, made), judgments)
+    steered = Intent(intent_id(tid, answer.instruction, seed.query), "instructed", answer.instruction, seed.query)
+    written = Passage(answer.passage, "generated_positive")
+    labels = [
+        (plain, natural, 1, "seed"),
+        (steered, natural, -1, "construction"),
+        (steered, written, 1, "construction"),
+    ]
+    judgments = tuple(Judgment(intent.id, text.id, relevance, judge) for intent, text, relevance, judge in labels)
+    return Topic(tid, seed.id, seed.corpus, recipe, seed.query, (plain, steered), (natural, written), judgments)
 
 
-def build(out: Path, recipe: OnePrompt, told: argparse.Namespace, asked: dict[str, Any]) -> Parts:
+def build(out: Path, recipe: OnePrompt, args: argparse.Namespace, extra: dict[str, Any]) -> Parts:
     from foil.datasets_out.commits.log import CommitLog
     from foil.engine.models.endpoints import HostedSettings
     from foil.engine.models.hosted import Hosted
@@ -155,45 +159,45 @@ def build(out: Path, recipe: OnePrompt, told: argparse.Namespace, asked: dict[st
 
     params = {"temperature": TEMPERATURE, "max_tokens": MAX_TOKENS}
     settings = HostedSettings.model_validate(
-        {"model": MODEL, "url": told.base_url, "params": params, "max_concurrency": told.concurrency} | asked
+        {"model": MODEL, "url": args.base_url, "params": params, "max_concurrency": args.concurrency} | extra
     )
     chain = (ShapeCheck(ShapeSettings()),)
     return Parts(recipe, chain, {"writer": Hosted(settings)}, parse_reply, CommitLog(out), str(out))
 
 
-def foil(told: argparse.Namespace, **asked: Any) -> dict[str, Any]:
-    """The run of a job, from its first seed to its last commit; `asked` are settings of its model."""
+def foil(args: argparse.Namespace, **extra: Any) -> dict[str, Any]:
+    """The run of a job, from its first seed to its last commit; `extra` are settings of its model."""
     from foil.datasets_out.commits.log import CommitLog
     from foil.engine.errors import RunFailedError
     from foil.engine.flow.limits import Limits, RuntimeSettings
     from foil.engine.runtime.run_local import run
     from foil.engine.runtime.session import RunSpec, WorkerSpec
 
-    recipe = OnePrompt(max(told.requests // 10, 1))
+    recipe = OnePrompt(max(args.requests // 10, 1))
     with tempfile.TemporaryDirectory(prefix="foil-bench-") as name:
         CommitLog(Path(name)).open("bench", {})
-        parts = partial(build, Path(name), recipe, told, asked)
-        runtime = RuntimeSettings(window=WINDOW * told.concurrency)
-        summary = run(RunSpec(Corpus(told.requests), (), WorkerSpec(parts, Limits(), runtime)), lambda _: None)
+        parts = partial(build, Path(name), recipe, args, extra)
+        runtime = RuntimeSettings(window=WINDOW * args.concurrency)
+        summary = run(RunSpec(Corpus(args.requests), (), WorkerSpec(parts, Limits(), runtime)), lambda _: None)
     if summary.exit_code not in {0, RunFailedError.exit_code}:
         raise SystemExit(f"the run stopped: {summary.stopped}")
-    found = dict(summary.counts.seeds)
+    seeds = dict(summary.counts.seeds)
     return {
-        "answers": found.get("accepted", 0),
-        "seeds": found,
+        "answers": seeds.get("accepted", 0),
+        "seeds": seeds,
         "reasons": dict(summary.counts.reasons),
         **recipe.memory,
     }
 
 
-async def bare(told: argparse.Namespace) -> int:
+async def bare(args: argparse.Namespace) -> int:
     import aiohttp
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
         async def one(i: int) -> bool:
             while True:
-                async with session.post(told.base_url + "/chat/completions", json=body(i)) as got:
+                async with session.post(args.base_url + "/chat/completions", json=body(i)) as got:
                     if got.status == 200:
                         return usable((await got.json())["choices"][0]["message"]["content"])
                     if got.status == 400:
@@ -201,13 +205,13 @@ async def bare(told: argparse.Namespace) -> int:
                     pause = float(got.headers.get("Retry-After", "0.5"))
                 await asyncio.sleep(pause)
 
-        return await in_places(told, one)
+        return await in_places(args, one)
 
 
-async def openai(told: argparse.Namespace) -> int:
+async def openai(args: argparse.Namespace) -> int:
     from openai import AsyncOpenAI, OpenAIError
 
-    async with AsyncOpenAI(base_url=told.base_url, api_key="none") as client:
+    async with AsyncOpenAI(base_url=args.base_url, api_key="none") as client:
 
         async def one(i: int) -> bool:
             try:
@@ -216,7 +220,7 @@ async def openai(told: argparse.Namespace) -> int:
                 return False
             return usable(got.choices[0].message.content or "")
 
-        return await in_places(told, one)
+        return await in_places(args, one)
 
 
 def body(i: int) -> dict[str, Any]:
@@ -224,14 +228,14 @@ def body(i: int) -> dict[str, Any]:
     return {"model": MODEL, "messages": messages, "temperature": TEMPERATURE, "max_tokens": MAX_TOKENS}
 
 
-async def in_places(told: argparse.Namespace, one: Callable[[int], Awaitable[bool]]) -> int:
+async def in_places(args: argparse.Namespace, ask: Callable[[int], Awaitable[bool]]) -> int:
     """Asks every prompt once from as many tasks as requests may be in flight; the usable answers."""
-    numbers = iter(range(told.requests))
+    numbers = iter(range(args.requests))
 
     async def place() -> int:
-        return sum([await one(i) for i in numbers])
+        return sum([await ask(i) for i in numbers])
 
-    return sum(await asyncio.gather(*(place() for _ in range(told.concurrency))))
+    return sum(await asyncio.gather(*(place() for _ in range(args.concurrency))))
 
 
 CONTENDERS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
@@ -239,8 +243,8 @@ CONTENDERS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "foil_rpm": partial(foil, rpm=1800.0),
     "foil_openai": partial(foil, client="openai"),
     "foil_aiohttp": partial(foil, client="aiohttp"),
-    "bare": lambda told: {"answers": asyncio.run(bare(told))},
-    "openai": lambda told: {"answers": asyncio.run(openai(told))},
+    "bare": lambda args: {"answers": asyncio.run(bare(args))},
+    "openai": lambda args: {"answers": asyncio.run(openai(args))},
 }
 
 
@@ -262,22 +266,22 @@ def peak_mib() -> float:
     return float(import_module("tests.support.memory").peak_memory() / 2**20)
 
 
-def run_one(told: argparse.Namespace) -> dict[str, Any]:
+def run_one(args: argparse.Namespace) -> dict[str, Any]:
     """Runs one contender in this process and measures it."""
-    for library in LIBRARIES[told.only.partition("_")[0]]:
+    for library in LIBRARIES[args.only.partition("_")[0]]:
         import_module(library)
     wall, cpu = time.perf_counter(), time.process_time()
-    found = CONTENDERS[told.only](told)
+    figures = CONTENDERS[args.only](args)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    rates = {"requests_per_s": told.requests / wall, "cpu_ms_per_request": 1000 * cpu / told.requests, "wall_s": wall}
-    return {"name": told.only, **rates, **found, "peak_mib": peak_mib()}
+    rates = {"requests_per_s": args.requests / wall, "cpu_ms_per_request": 1000 * cpu / args.requests, "wall_s": wall}
+    return {"name": args.only, **rates, **figures, "peak_mib": peak_mib()}
 
 
 @contextlib.contextmanager
-def server(told: argparse.Namespace, options: Sequence[str]) -> Iterator[tuple[str, str]]:
+def server(args: argparse.Namespace, options: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The URL to ask and the one with statistics ("" where there are none); a fresh server unless one was given."""
-    if told.base_url:
-        yield told.base_url, ""
+    if args.base_url:
+        yield args.base_url, ""
         return
     with subprocess.Popen(
         [sys.executable, str(SERVER), "--leash", *options], stdout=subprocess.PIPE, text=True
@@ -289,51 +293,51 @@ def server(told: argparse.Namespace, options: Sequence[str]) -> Iterator[tuple[s
             child.terminate()
 
 
-def contend(command: Sequence[str], told: argparse.Namespace, scenario: Scenario) -> dict[str, Any]:
+def contend(command: Sequence[str], args: argparse.Namespace, scenario: Scenario) -> dict[str, Any]:
     """One contender's line, and what the server saw of it."""
-    with server(told, scenario.server) as (url, admin):
-        asked = ["--base-url", url, "--requests", str(told.requests), "--concurrency", str(told.concurrency)]
+    with server(args, scenario.server) as (url, admin):
+        flags = ["--base-url", url, "--requests", str(args.requests), "--concurrency", str(args.concurrency)]
         environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
-        done = subprocess.run([*command, *asked], capture_output=True, text=True, env=environment, check=False)
-        if done.returncode:
-            return {"failed": done.returncode, "said": (done.stderr or done.stdout).strip()[-400:]}
-        line: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-        return line | (seen(admin, told) if admin else {})
+        child = subprocess.run([*command, *flags], capture_output=True, text=True, env=environment, check=False)
+        if child.returncode:
+            return {"failed": child.returncode, "said": (child.stderr or child.stdout).strip()[-400:]}
+        line: dict[str, Any] = json.loads(child.stdout.strip().splitlines()[-1])
+        return line | (seen(admin, args) if admin else {})
 
 
-def seen(admin: str, told: argparse.Namespace) -> dict[str, Any]:
+def seen(admin: str, args: argparse.Namespace) -> dict[str, Any]:
     """What the server counted, as far as a scenario is judged by it."""
     with urllib.request.urlopen(admin + "/stats?tasks=1") as got:
         stats = json.load(got)
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "sent": stats["requests"],
-        "sent_per_request": stats["requests"] / told.requests,
+        "sent_per_request": stats["requests"] / args.requests,
         "kinds": stats["kinds"],
         "max_in_flight": stats["max_in_flight"],
         "server_cpu_ms": 1000 * stats["cpu_s"] / max(stats["requests"], 1),
     }
-    if told.scenario == "quota":
+    if args.scenario == "quota":
         could = 1800 / 60 * stats["span_s"] + 30
         busiest = stats["busiest_60s"]
-        found |= {"share_of_quota": stats["admitted"] / could, "most_sent_in_60s": busiest["arrived"]}
-        found["ratio_most_sent_in_60s_to_quota"] = busiest["arrived"] / 1800
-        found["ratio_most_admitted_in_60s_to_quota"] = busiest["admitted"] / 1800
-    return found
+        figures |= {"share_of_quota": stats["admitted"] / could, "most_sent_in_60s": busiest["arrived"]}
+        figures["ratio_most_sent_in_60s_to_quota"] = busiest["arrived"] / 1800
+        figures["ratio_most_admitted_in_60s_to_quota"] = busiest["admitted"] / 1800
+    return figures
 
 
-def ratios(found: dict[str, Any]) -> dict[str, float]:
+def ratios(lines: dict[str, Any]) -> dict[str, float]:
     """Foil against each other contender that ended: requests a second, and CPU."""
-    mine = found["foil"]
-    made: dict[str, float] = {}
-    if "failed" in mine:
-        return made
-    if "peak_mib_at_a_tenth" in mine:
-        made["ratio_peak_to_a_tenth"] = mine["peak_mib"] / mine["peak_mib_at_a_tenth"]
-    for name, other in found.items():
-        if name != "foil" and "failed" not in other:
-            made[f"ratio_rate_to_{name}"] = mine["requests_per_s"] / other["requests_per_s"]
-            made[f"ratio_cpu_to_{name}"] = mine["cpu_ms_per_request"] / other["cpu_ms_per_request"]
-    return made
+    ours = lines["foil"]
+    by_name: dict[str, float] = {}
+    if "failed" in ours:
+        return by_name
+    if "peak_mib_at_a_tenth" in ours:
+        by_name["ratio_peak_to_a_tenth"] = ours["peak_mib"] / ours["peak_mib_at_a_tenth"]
+    for name, line in lines.items():
+        if name != "foil" and "failed" not in line:
+            by_name[f"ratio_rate_to_{name}"] = ours["requests_per_s"] / line["requests_per_s"]
+            by_name[f"ratio_cpu_to_{name}"] = ours["cpu_ms_per_request"] / line["cpu_ms_per_request"]
+    return by_name
 
 
 def installed_peers() -> dict[str, list[str]]:
@@ -350,8 +354,8 @@ def installed_peers() -> dict[str, list[str]]:
 def shown(name: str, numbers: dict[str, Any]) -> str:
     if "failed" in numbers:
         return f"{name:14} ended with exit code {numbers['failed']}: {numbers['said']}"
-    wanted = ("requests_per_s", "cpu_ms_per_request", "peak_mib", "answers", "sent", "max_in_flight", "share_of_quota")
-    text = "  ".join(f"{key} {numbers[key]:,.2f}".removesuffix(".00") for key in wanted if key in numbers)
+    columns = ("requests_per_s", "cpu_ms_per_request", "peak_mib", "answers", "sent", "max_in_flight", "share_of_quota")
+    text = "  ".join(f"{key} {numbers[key]:,.2f}".removesuffix(".00") for key in columns if key in numbers)
     return f"{name:14} {text}"
 
 
@@ -365,31 +369,31 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", choices=sorted(CONTENDERS), help="run this contender in this process")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
-    told = parser.parse_args()
-    scenario = SCENARIOS[told.scenario]
-    told.requests = told.requests or (scenario.quick if told.quick else scenario.requests)
-    told.concurrency = told.concurrency or scenario.concurrency
-    return told
+    args = parser.parse_args()
+    scenario = SCENARIOS[args.scenario]
+    args.requests = args.requests or (scenario.quick if args.quick else scenario.requests)
+    args.concurrency = args.concurrency or scenario.concurrency
+    return args
 
 
 def main() -> None:
-    told = arguments()
-    if told.only:
-        print(json.dumps(run_one(told)))
+    args = arguments()
+    if args.only:
+        print(json.dumps(run_one(args)))
         return
-    scenario = SCENARIOS[told.scenario]
+    scenario = SCENARIOS[args.scenario]
     commands = {name: [sys.executable, "-m", "benchmarks.generation", "--only", name] for name in scenario.contenders}
-    commands |= installed_peers() if told.peers else {}
-    found: dict[str, Any] = {}
-    print(f"{told.scenario}: {told.requests:,} requests, {told.concurrency} in flight")
+    commands |= installed_peers() if args.peers else {}
+    lines: dict[str, Any] = {}
+    print(f"{args.scenario}: {args.requests:,} requests, {args.concurrency} in flight")
     for name, command in commands.items():
-        found[name] = contend(command, told, scenario)
-        print(shown(name, found[name]), flush=True)
-    made = ratios(found)
-    for name, ratio in made.items():
+        lines[name] = contend(command, args, scenario)
+        print(shown(name, lines[name]), flush=True)
+    compared = ratios(lines)
+    for name, ratio in compared.items():
         print(f"{name:32} {ratio:.3f}")
-    if told.json:
-        print(json.dumps({"scenario": asdict(scenario) | {"name": told.scenario}, **found, **made}))
+    if args.json:
+        print(json.dumps({"scenario": asdict(scenario) | {"name": args.scenario}, **lines, **compared}))
 
 
 if __name__ == "__main__":

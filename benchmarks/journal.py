@@ -68,14 +68,14 @@ def measure(store: Store, replies: int, waiting: int) -> dict[str, float]:
     began, cpu = time.perf_counter(), time.process_time()
     asyncio.run(put_all())
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    found = {
+    figures = {
         "replies/s": replies / seconds,
         "syncs/s": counted.syncs / seconds,
         "CPU us a reply": cpu / replies * 1e6,
         "s to open a partition, torn": opening(store),
     }
     journal.close()
-    return found | {"s to open a partition, closed": opening(store)}
+    return figures | {"s to open a partition, closed": opening(store)}
 
 
 def opening(store: Store) -> float:
@@ -101,17 +101,17 @@ def main() -> None:
     options.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     options.add_argument("--quick", action="store_true", help="20,000 replies")
     options.add_argument("--json", action="store_true")
-    given = options.parse_args()
-    replies = 20_000 if given.quick else given.replies
-    with tempfile.TemporaryDirectory(prefix="foil-journal-", dir=given.folder) as name:
-        found = {"disk": measure(LocalStore(Path(name) / "run"), replies, given.waiting)}
+    args = options.parse_args()
+    replies = 20_000 if args.quick else args.replies
+    with tempfile.TemporaryDirectory(prefix="foil-journal-", dir=args.folder) as name:
+        by_place = {"disk": measure(LocalStore(Path(name) / "run"), replies, args.waiting)}
         if servers.program("localbucket"):
-            found["bucket"] = in_a_bucket(Path(name) / "bucket", replies, given.waiting)
-    for place, figures in found.items():
-        for what, value in figures.items():
-            print(f"{place:8} {what:32} {value:12,.2f}")
-    if given.json:
-        print(json.dumps(found))
+            by_place["bucket"] = in_a_bucket(Path(name) / "bucket", replies, args.waiting)
+    for place, figures in by_place.items():
+        for figure, value in figures.items():
+            print(f"{place:8} {figure:32} {value:12,.2f}")
+    if args.json:
+        print(json.dumps(by_place))
 
 
 if __name__ == "__main__":

@@ -49,12 +49,12 @@ def prompts_of(count: int, *, as_json: bool = False) -> list[Asked]:
             with suppress(Rejected):
                 asyncio.run(recipe(seed, ask))
         messages = [prompt.messages for prompt in ask.prompts]
-        asked = [
+        pairs = [
             pair for pair in zip(messages, ask.answers, strict=True) if not as_json or schema_of(pair[1]) is not None
         ]
-        if len(asked) >= count:
-            return asked[:count]
-    raise ValueError(f"{len(asked)} prompts in the stand-in's world; --prompts asked for {count}")
+        if len(pairs) >= count:
+            return pairs[:count]
+    raise ValueError(f"{len(pairs)} prompts in the stand-in's world; --prompts asked for {count}")
 
 
 def offline(settings: LocalVllmSettings, chosen: list[tuple[Message, ...]]) -> tuple[float, int]:
@@ -94,44 +94,44 @@ def is_readable(text: str, answer: Any) -> bool:
     return True
 
 
-def measure_rate(settings: LocalVllmSettings, asked: Sequence[Asked]) -> dict[str, float]:
+def measure_rate(settings: LocalVllmSettings, pairs: Sequence[Asked]) -> dict[str, float]:
     """Both rates over the same prompts, and ours as a share of vLLM's own."""
     params, folder = settings.params, settings.model
-    plain = [Request(folder, messages, params.plain()) for messages, _ in asked]
-    found: dict[str, float] = {"prompts": len(asked)}
+    plain = [Request(folder, messages, params.plain()) for messages, _ in pairs]
+    figures: dict[str, float] = {"prompts": len(pairs)}
     seconds = {"offline": 0.0, "local_vllm": 0.0}
     tokens = {"offline": 0, "local_vllm": 0}
     for way in ("offline", "local_vllm", "local_vllm", "offline"):
         if way == "offline":
-            took, made = offline(settings, [messages for messages, _ in asked])
+            took, count = offline(settings, [messages for messages, _ in pairs])
         else:
             took, replies = asyncio.run(ours(settings, plain))
-            made = sum(reply.completion_tokens for reply in replies)
+            count = sum(reply.completion_tokens for reply in replies)
         seconds[way] += took
-        tokens[way] += made
+        tokens[way] += count
     for way, took in seconds.items():
-        found |= {f"{way}_s": took, f"{way}_tokens_s": tokens[way] / took}
-    found["ratio_rate"] = found["local_vllm_tokens_s"] / found["offline_tokens_s"]
-    return found
+        figures |= {f"{way}_s": took, f"{way}_tokens_s": tokens[way] / took}
+    figures["ratio_rate"] = figures["local_vllm_tokens_s"] / figures["offline_tokens_s"]
+    return figures
 
 
-def measure_forms(settings: LocalVllmSettings, asked: Sequence[Asked]) -> dict[str, float]:
+def measure_forms(settings: LocalVllmSettings, pairs: Sequence[Asked]) -> dict[str, float]:
     """What each way to ask for JSON brings, over prompts that ask for some."""
     params, folder = settings.params, settings.model
-    shaped = [Request(folder, messages, params.plain(), schema=schema_of(answer)) for messages, answer in asked]
-    found: dict[str, float] = {"with_schema": len(shaped)}
+    shaped = [Request(folder, messages, params.plain(), schema=schema_of(answer)) for messages, answer in pairs]
+    figures: dict[str, float] = {"with_schema": len(shaped)}
     for way in get_args(Structured):
         took, replies = asyncio.run(ours(settings.model_copy(update={"structured": way}), shaped))
         read = sum(
             is_readable(reply.text, answer)
-            for reply, answer in zip(replies, (answer for _, answer in asked), strict=True)
+            for reply, answer in zip(replies, (answer for _, answer in pairs), strict=True)
         )
-        found |= {
+        figures |= {
             f"{way}_readable": read / len(shaped),
             f"{way}_requests_s": len(shaped) / took,
             f"{way}_tokens_s": sum(reply.completion_tokens for reply in replies) / took,
         }
-    return found
+    return figures
 
 
 def main() -> None:
@@ -141,30 +141,30 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=400, help="most tokens of a reply")
     parser.add_argument("--quick", action="store_true", help="4 prompts, 8 tokens")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
-    told = parser.parse_args()
+    options = parser.parse_args()
     if importlib.util.find_spec("vllm") is None:
         print("vLLM is not installed here; make setup-vllm, then run this with .venv-vllm/bin/python")
         return
     os.environ |= {"HF_HUB_OFFLINE": "1"}
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-    count, tokens = (4, 8) if told.quick else (told.prompts, told.tokens)
-    asked = prompts_of(count)
-    with tempfile.TemporaryDirectory() as made:
-        if told.model is None:
-            texts = [turn.content for messages, _ in asked for turn in messages]
-            make_tiny_model(Path(made), texts, words=4096, context=8192)
+    count, tokens = (4, 8) if options.quick else (options.prompts, options.tokens)
+    pairs = prompts_of(count)
+    with tempfile.TemporaryDirectory() as folder:
+        if options.model is None:
+            texts = [turn.content for messages, _ in pairs for turn in messages]
+            make_tiny_model(Path(folder), texts, words=4096, context=8192)
         params = Params(temperature=0.0, max_tokens=tokens)
-        model = told.model or made
+        model = options.model or folder
         settings = LocalVllmSettings(
             kind="local_vllm", model=model, enforce_eager=True, max_model_len=8192, structured="words", params=params
         )
-        found = measure_rate(settings, asked)
-        if told.model:
-            found |= measure_forms(settings, prompts_of(count, as_json=True))
-    for name, value in found.items():
+        figures = measure_rate(settings, pairs)
+        if options.model:
+            figures |= measure_forms(settings, prompts_of(count, as_json=True))
+    for name, value in figures.items():
         print(f"{name:24} {value:10.3f}")
-    if told.json:
-        print(json.dumps(found))
+    if options.json:
+        print(json.dumps(figures))
 
 
 if __name__ == "__main__":

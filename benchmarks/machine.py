@@ -127,20 +127,20 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=100_000)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
-    told = parser.parse_args()
-    topics = 10_000 if told.quick else told.topics
-    found = {
+    options = parser.parse_args()
+    topics = 10_000 if options.quick else options.topics
+    figures = {
         "no question, nothing kept": measure(topics, asks=0, kept=False),
         "one question, nothing kept": measure(topics, asks=1, kept=False),
         "no question, committed": measure(topics, asks=0, kept=True),
         "one question, committed": measure(topics, asks=1, kept=True),
     }
     small, large = (measure(n, asks=1, kept=True)["peak_mib"] for n in (topics, 3 * topics))
-    for name, numbers in found.items():
+    for name, numbers in figures.items():
         print(f"{name:36}", *(f"{key} {value:10.3f}" for key, value in numbers.items()))
     print(f"peak memory at {topics:,} topics {small:.0f} MiB, at {3 * topics:,} topics {large:.0f} MiB")
-    if told.json:
-        print(json.dumps({**found, "ratio_peak_3x_topics": large / small}))
+    if options.json:
+        print(json.dumps({**figures, "ratio_peak_3x_topics": large / small}))
 
 
 if __name__ == "__main__":

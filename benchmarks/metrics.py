@@ -40,8 +40,8 @@ def request_costs(requests: int) -> dict[str, float]:
         off.append(us_a_request(requests))
         with serve_metrics("127.0.0.1", ANY_PORT, "bench"):
             on.append(us_a_request(requests))
-    found = {"off_us_a_request": statistics.median(off), "on_us_a_request": statistics.median(on)}
-    return {**found, "ratio_on_off": found["on_us_a_request"] / found["off_us_a_request"]}
+    figures = {"off_us_a_request": statistics.median(off), "on_us_a_request": statistics.median(on)}
+    return {**figures, "ratio_on_off": figures["on_us_a_request"] / figures["off_us_a_request"]}
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -68,12 +68,12 @@ def one_kind(kind: str, count: int, distinct_scores: int, rounds: int) -> dict[s
         for _ in range(rounds)
     ]
     together, apart, peer = (statistics.median(column) for column in zip(*rows, strict=True))
-    found = {f"{kind}_all_four_s": together, f"{kind}_one_by_one_s": apart, f"{kind}_pytrec_eval_s": peer}
-    found[f"ratio_{kind}_pytrec_eval_all_four"] = statistics.median(row[2] / row[0] for row in rows)
-    found[f"ratio_{kind}_pytrec_eval_one_by_one"] = statistics.median(row[2] / row[1] for row in rows)
+    figures = {f"{kind}_all_four_s": together, f"{kind}_one_by_one_s": apart, f"{kind}_pytrec_eval_s": peer}
+    figures[f"ratio_{kind}_pytrec_eval_all_four"] = statistics.median(row[2] / row[0] for row in rows)
+    figures[f"ratio_{kind}_pytrec_eval_one_by_one"] = statistics.median(row[2] / row[1] for row in rows)
     for measure in map(measure_named, PAIRED):
-        found[f"{kind}_{measure.name}_s"] = seconds(partial(measure.values, queries, qrels, run))
-    return found
+        figures[f"{kind}_{measure.name}_s"] = seconds(partial(measure.values, queries, qrels, run))
+    return figures
 
 
 def main() -> None:
@@ -82,15 +82,15 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
     parser.add_argument("--only", choices=["requests", "measures"], help="one of the two parts")
     options = parser.parse_args()
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     if options.only != "measures":
-        found |= request_costs(2_000 if options.quick else 20_000)
+        figures |= request_costs(2_000 if options.quick else 20_000)
     if options.only != "requests":
-        found |= measure_costs(1_000 if options.quick else 10_000, 3)
-    for name, value in found.items():
+        figures |= measure_costs(1_000 if options.quick else 10_000, 3)
+    for name, value in figures.items():
         print(f"{name:40} {value:10.2f}")
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps(figures))
 
 
 if __name__ == "__main__":

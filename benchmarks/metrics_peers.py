@@ -29,8 +29,8 @@ Work = Callable[[list[Any], dict[str, Any], dict[str, Any]], dict[str, float]]
 def foil(queries: list[Any], qrels: dict[str, Any], run: dict[str, Any]) -> dict[str, float]:
     from foil.trainer.measures.catalog import measure_all, measure_named
 
-    found = measure_all([measure_named(name) for name in ("nDCG@10", "AP", "RR", "R@1000")], queries, qrels, run)
-    return {name: statistics.fmean(values.values()) for name, values in found.items()}
+    values_of = measure_all([measure_named(name) for name in ("nDCG@10", "AP", "RR", "R@1000")], queries, qrels, run)
+    return {name: statistics.fmean(values.values()) for name, values in values_of.items()}
 
 
 def pytrec_eval(_: list[Any], qrels: dict[str, Any], run: dict[str, Any]) -> dict[str, float]:
@@ -44,16 +44,16 @@ def pytrec_eval(_: list[Any], qrels: dict[str, Any], run: dict[str, Any]) -> dic
 def mteb(_: list[Any], qrels: dict[str, Any], run: dict[str, Any]) -> dict[str, float]:
     from mteb._evaluators.retrieval_metrics import calculate_retrieval_scores
 
-    found = calculate_retrieval_scores(run, qrels, [10, 1000])
-    return {"nDCG@10": found.ndcg["NDCG@10"], "AP": found.map["MAP@1000"], "R@1000": found.recall["Recall@1000"]}
+    scores = calculate_retrieval_scores(run, qrels, [10, 1000])
+    return {"nDCG@10": scores.ndcg["NDCG@10"], "AP": scores.map["MAP@1000"], "R@1000": scores.recall["Recall@1000"]}
 
 
 def ranx(_: list[Any], qrels: dict[str, Any], run: dict[str, Any]) -> dict[str, float]:
     from ranx import Qrels, Run, evaluate
 
     names = {"ndcg@10": "nDCG@10", "map": "AP", "mrr": "RR", "recall@1000": "R@1000"}
-    found = evaluate(Qrels(qrels), Run(run), list(names))
-    return {ours: float(found[name]) for name, ours in names.items()}
+    scores = evaluate(Qrels(qrels), Run(run), list(names))
+    return {ours: float(scores[name]) for name, ours in names.items()}
 
 
 WORKS: dict[str, Work] = {"foil": foil, "pytrec_eval": pytrec_eval, "mteb": mteb, "ranx": ranx}
@@ -63,12 +63,12 @@ def measured(peer: str, count: int, rounds: int) -> dict[str, Any]:
     """The child's part: the median seconds, the rise of the peak memory in MB, and the means."""
     work = WORKS[peer]
     work(*made_benchmark(8, DISTINCT_SCORES))
-    made = made_benchmark(count, DISTINCT_SCORES)
+    benchmark = made_benchmark(count, DISTINCT_SCORES)
     CLEAR.write_text(RESET_PEAK)
     before, timings, means = _peak_mb(), [], dict[str, float]()
     for _ in range(rounds):
         began = time.perf_counter()
-        means = work(*made)
+        means = work(*benchmark)
         timings.append(time.perf_counter() - began)
     return {"seconds": statistics.median(timings), "mb": _peak_mb() - before, "means": means}
 
@@ -80,22 +80,22 @@ def _peak_mb() -> float:
 
 def compare(count: int, rounds: int, python_of: dict[str, str]) -> dict[str, Any]:
     """What each installed peer says of itself; AssertionError where means differ."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for peer in PEERS:
         command = [python_of.get(peer, sys.executable), "-m", "benchmarks.metrics_peers", "--peer", peer,
                    "--queries", str(count), "--rounds", str(rounds)]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            print(f"{peer} is left out: {done.stderr.strip().splitlines()[-1]}")
+        child = subprocess.run(command, capture_output=True, text=True, check=False)
+        if child.returncode:
+            print(f"{peer} is left out: {child.stderr.strip().splitlines()[-1]}")
             continue
-        found[peer] = json.loads(done.stdout.splitlines()[-1])
-    for peer, result in found.items():
+        results[peer] = json.loads(child.stdout.splitlines()[-1])
+    for peer, result in results.items():
         for name, mean in result.pop("means").items():
-            ours = found["foil"].setdefault("values", {}).setdefault(name, mean)
+            ours = results["foil"].setdefault("values", {}).setdefault(name, mean)
             assert abs(mean - ours) < 1e-5, f"{peer} has {mean} for {name}, and Foil {ours}"
-        result["ratio_seconds"] = result["seconds"] / found["foil"]["seconds"]
-    del found["foil"]["values"]
-    return found
+        result["ratio_seconds"] = result["seconds"] / results["foil"]["seconds"]
+    del results["foil"]["values"]
+    return results
 
 
 def main() -> None:
@@ -111,11 +111,11 @@ def main() -> None:
         print(json.dumps(measured(options.peer, options.queries, options.rounds)))
         return
     count, rounds = (QUICK, 1) if options.quick else (options.queries, options.rounds)
-    found = compare(count, rounds, {"ranx": options.ranx} if options.ranx else {})
-    for peer, result in found.items():
+    results = compare(count, rounds, {"ranx": options.ranx} if options.ranx else {})
+    for peer, result in results.items():
         print(f"{peer:12} {result['seconds']:8.2f} s  {result['ratio_seconds']:6.2f} x  {result['mb']:8.0f} MB more")
     if options.json:
-        print(json.dumps({f"{peer}_{name}": value for peer, each in found.items() for name, value in each.items()}))
+        print(json.dumps({f"{peer}_{name}": value for peer, each in results.items() for name, value in each.items()}))
 
 
 if __name__ == "__main__":

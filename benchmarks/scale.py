@@ -92,14 +92,14 @@ def tree_mib() -> float:
 
 
 def descendants() -> list[int]:
-    found = [int(Path("/proc/self").resolve().name)]
-    for pid in found:
+    pids = [int(Path("/proc/self").resolve().name)]
+    for pid in pids:
         for children in Path(f"/proc/{pid}/task").glob("*/children"):
             try:
-                found += map(int, children.read_text().split())
+                pids += map(int, children.read_text().split())
             except OSError:
                 continue
-    return found
+    return pids
 
 
 def timed(command: list[str]) -> float:
@@ -115,12 +115,12 @@ def main() -> None:
     options.add_argument("--out", type=Path)
     options.add_argument("--quick", action="store_true")
     options.add_argument("--json", action="store_true")
-    given = options.parse_args()
-    topics = 6000 if given.quick else given.topics
-    folder = given.out or Path(tempfile.mkdtemp(prefix="foil-scale-"))
+    args = options.parse_args()
+    topics = 6000 if args.quick else args.topics
+    folder = args.out or Path(tempfile.mkdtemp(prefix="foil-scale-"))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "job.yaml").write_text(
-        JOB.replace("OUT", str(folder / "run")).replace("TOPICS", str(topics)).replace("WORKERS", str(given.workers))
+        JOB.replace("OUT", str(folder / "run")).replace("TOPICS", str(topics)).replace("WORKERS", str(args.workers))
     )
     job = load_job(folder / "job.yaml")
     spec = build_run(job)
@@ -130,7 +130,7 @@ def main() -> None:
     summary = run_local.run(RunSpec(Repeated(seeds), spec.screens, spec.worker), watch)
     cpu = cpu_s() - cpu
     foil = [sys.executable, "-m", "foil"]
-    found = {
+    figures = {
         "topics": summary.counts.topics.total(),
         "accepted": summary.counts.topics["accepted"],
         "seconds": round(summary.seconds, 1),
@@ -144,13 +144,13 @@ def main() -> None:
     for name, sql in QUERIES.items():
         start = time.perf_counter()
         run_sql(job.out, sql)
-        found[f"sql_s {name}"] = round(time.perf_counter() - start, 2)
-    for name, value in found.items():
+        figures[f"sql_s {name}"] = round(time.perf_counter() - start, 2)
+    for name, value in figures.items():
         print(f"{name:40} {value:,}")
-    if not given.out:
+    if not args.out:
         shutil.rmtree(folder)
-    if given.json:
-        print(json.dumps(found))
+    if args.json:
+        print(json.dumps(figures))
 
 
 def cpu_s() -> float:

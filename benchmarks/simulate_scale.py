@@ -102,8 +102,8 @@ class World:
         return Sender(self.services, f"worker {self.started}", 1 / self.told.workers, own_rate, self.latency_s)
 
     def latencies(self, count: int) -> np.ndarray[Any, Any]:
-        drawn = self.told.latency_s * self.rng.lognormal(0.0, SIGMA, count)
-        slow = np.where(self.rng.random(count) < STRAGGLERS, STRAGGLER_TIMES * drawn, drawn)
+        usual = self.told.latency_s * self.rng.lognormal(0.0, SIGMA, count)
+        slow = np.where(self.rng.random(count) < STRAGGLERS, STRAGGLER_TIMES * usual, usual)
         return np.minimum(slow, self.told.longest_s)
 
     def count_capacity(self) -> None:
@@ -164,12 +164,12 @@ class SimulatedWorker:
         self._open.add(index)
         if index in world.lost_at:
             world.recoveries.append(_now() - world.lost_at.pop(index))
-        left, began = 1.0 - world.done.get(index, 0.0), _now()
+        rest, began = 1.0 - world.done.get(index, 0.0), _now()
         if self.sender:
-            await self._send(self.sender, index, round(left * partition.size))
+            await self._send(self.sender, index, round(rest * partition.size))
         else:
-            seconds = left * partition.size / world.rate
-            await self._sleep(seconds, lambda: self._note_share(index, left, _now() - began, seconds))
+            seconds = rest * partition.size / world.rate
+            await self._sleep(seconds, lambda: self._note_share(index, rest, _now() - began, seconds))
         self.answers += partition.size
         world.done[index] = 1.0
 
@@ -223,9 +223,9 @@ class SimulatedWorker:
         if self._dead.is_set():
             raise WorkerDiedError("its node is lost", Cause.OUTSIDE)
 
-    def _note_share(self, index: int, left: float, elapsed: float, seconds: float) -> None:
+    def _note_share(self, index: int, rest: float, elapsed: float, seconds: float) -> None:
         before = self.world.done.get(index, 0.0)
-        self.world.done[index] = before + left * min(1.0, elapsed / max(seconds, 1e-9))
+        self.world.done[index] = before + rest * min(1.0, elapsed / max(seconds, 1e-9))
 
     async def _sleep(self, seconds: float, on_death: Callable[[], None] = lambda: None) -> None:
         try:
@@ -237,19 +237,19 @@ class SimulatedWorker:
         raise WorkerDiedError("its node is lost", Cause.OUTSIDE)
 
 
-def partitions(told: argparse.Namespace) -> Iterator[PendingPartition]:
+def partitions(options: argparse.Namespace) -> Iterator[PendingPartition]:
     """Partitions as the driver knows them; their seeds lie nowhere."""
-    for index in range(told.topics // told.partition_seeds):
-        yield StoredPartition(index, told.partition_seeds, "")
+    for index in range(options.topics // options.partition_seeds):
+        yield StoredPartition(index, options.partition_seeds, "")
 
 
-def read_virtually(told: argparse.Namespace) -> Callable[..., asyncio.Future[Any]]:
+def read_virtually(options: argparse.Namespace) -> Callable[..., asyncio.Future[Any]]:
     """Reading a partition in the driver takes `read_us` a seed, and no thread."""
 
     def in_thread(work: Callable[[], Any], name: str) -> asyncio.Future[Any]:  # noqa: ARG001
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        seconds = 1e-6 * told.read_us * told.partition_seeds
+        seconds = 1e-6 * options.read_us * options.partition_seeds
         loop.call_later(seconds, _settle, future, work)
         return future
 
@@ -265,12 +265,12 @@ class Inline(ThreadPoolExecutor):
         return future
 
 
-async def simulate(told: argparse.Namespace, journal: Store) -> dict[str, float]:
+async def simulate(options: argparse.Namespace, journal: Store) -> dict[str, float]:
     asyncio.get_running_loop().set_default_executor(Inline())
-    world = World(told)
-    limits = Limits(partition_seeds=told.partition_seeds)
-    runtime = RuntimeSettings(kind="ray", workers=told.workers, window=told.window)
-    queue = PartitionQueue(partitions(told), {}, limits)
+    world = World(options)
+    limits = Limits(partition_seeds=options.partition_seeds)
+    runtime = RuntimeSettings(kind="ray", workers=options.workers, window=options.window)
+    queue = PartitionQueue(partitions(options), {}, limits)
     supervisor = Supervisor(queue, world.start, journal, limits, runtime)
     losing = asyncio.create_task(world.lose_nodes())
     ticking = asyncio.create_task(_tick(supervisor))
@@ -285,16 +285,16 @@ async def simulate(told: argparse.Namespace, journal: Store) -> dict[str, float]
     recoveries = sorted(world.recoveries) or [0.0]
     return shares(world) | {
         "makespan_s": _now(),
-        "topics_per_s": told.topics / _now(),
-        "ratio_to_ideal": told.topics / world.capacity,
+        "topics_per_s": options.topics / _now(),
+        "ratio_to_ideal": options.topics / world.capacity,
         "workers_lost": supervisor.lost(),
         "partitions_lost": len(recoveries),
         "recovery_median_s": recoveries[len(recoveries) // 2],
         "recovery_most_s": recoveries[-1],
-        "cpu_us_per_topic": 1e6 * cpu / told.topics,
+        "cpu_us_per_topic": 1e6 * cpu / options.topics,
         "cpu_share": cpu / _now(),
         "peak_mib": peak_memory() / 2**20,
-        "calls_per_1000_topics": 1000 * sum(world.calls.values()) / told.topics,
+        "calls_per_1000_topics": 1000 * sum(world.calls.values()) / options.topics,
     }
 
 
@@ -347,18 +347,18 @@ def main() -> None:
     parser.add_argument("--read-us", type=float, default=0.0, help="the driver's reading, microseconds a seed")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
-    told = parser.parse_args()
-    told.topics = told.topics or (500_000 if told.quick else 10_000_000 if told.quota else 100_000_000)
-    told.partition_seeds = told.partition_seeds or (500 if told.quota else 1000)
-    told.workers = told.workers or (50 if told.quick else 1000)
+    options = parser.parse_args()
+    options.topics = options.topics or (500_000 if options.quick else 10_000_000 if options.quota else 100_000_000)
+    options.partition_seeds = options.partition_seeds or (500 if options.quota else 1000)
+    options.workers = options.workers or (50 if options.quick else 1000)
     logging.disable(logging.WARNING)
-    partition_queue.in_thread = read_virtually(told)
+    partition_queue.in_thread = read_virtually(options)
     with tempfile.TemporaryDirectory(prefix="foil-bench-") as journal:
-        found = run_virtually(simulate(told, LocalStore(Path(journal))))
-    for name, value in found.items():
+        figures = run_virtually(simulate(options, LocalStore(Path(journal))))
+    for name, value in figures.items():
         print(f"{name:28} {value:14,.3f}")
-    if told.json:
-        print(json.dumps(found))
+    if options.json:
+        print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -91,27 +91,27 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         large = args.keep or Path(folder) / "large"
-        found = measure(Path(folder), large, 2_000_000 if args.quick else args.topics, 200 if args.quick else 1000)
-    for name, value in found.items():
+        figures = measure(Path(folder), large, 2_000_000 if args.quick else args.topics, 200 if args.quick else 1000)
+    for name, value in figures.items():
         print(f"{name:44} {value:16,.4f}")
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(figures))
 
 
 def measure(folder: Path, large: Path, topics: int, commits: int) -> dict[str, float]:
-    made = template()
+    sample = template()
     partitions = topics // PARTITION
     if not (large / "plan.json").exists():
-        make_log(large, partitions, made)
-    found = {"partitions": float(partitions), "topics": float(partitions * PARTITION)} | reading(large, made[7].id)
-    found |= rates(folder / "rates", commits, made)
-    found |= requests(folder / "requests", 64, made)
+        make_log(large, partitions, sample)
+    figures = {"partitions": float(partitions), "topics": float(partitions * PARTITION)} | reading(large, sample[7].id)
+    figures |= rates(folder / "rates", commits, sample)
+    figures |= requests(folder / "requests", 64, sample)
     aimed = ("open", "status", "sums", "count_by_status")
-    slowest, most = (max(found[f"{name}_{unit}"] for name in aimed) for unit in ("s", "mb"))
-    return found | {
+    slowest, most = (max(figures[f"{name}_{unit}"] for name in aimed) for unit in ("s", "mb"))
+    return figures | {
         "ratio_open": slowest / 2,
         "ratio_memory": most / 200,
-        "ratio_commits": 100 / found["commits_per_s"],
+        "ratio_commits": 100 / figures["commits_per_s"],
     }
 
 
@@ -119,8 +119,8 @@ def template() -> list[Topic]:
     """The topics of one partition."""
     rng = random.Random(1)
     words = [f"{rng.randrange(1 << 40):x}"[: rng.randrange(2, 9)] for _ in range(20_000)]
-    made = (make_topic(number, rng, words) for number in range(PARTITION))
-    return [replace(topic, id=sha256_hex(topic.id)[:24]) for topic in made]
+    topics = (make_topic(number, rng, words) for number in range(PARTITION))
+    return [replace(topic, id=sha256_hex(topic.id)[:24]) for topic in topics]
 
 
 def make_log(out: Path, partitions: int, topics: list[Topic]) -> None:
@@ -146,7 +146,7 @@ def make_log(out: Path, partitions: int, topics: list[Topic]) -> None:
 def reading(out: Path, topic: str) -> dict[str, float]:
     """What opening a large log takes, its state, counts over it, and a topic of it."""
     versions = [path.stat().st_size for path in (out / "versions").iterdir()]
-    found = {"version_mb": (out / "versions/00000002.json").stat().st_size / MB, "log_mb": sum(versions) / MB}
+    figures = {"version_mb": (out / "versions/00000002.json").stat().st_size / MB, "log_mb": sum(versions) / MB}
     for name, code, repeats in (
         ("open", OPEN.format(out=str(out)), 5),
         ("status", STATUS.format(out=str(out)), 5),
@@ -155,8 +155,8 @@ def reading(out: Path, topic: str) -> dict[str, float]:
         ("one_topic", WITHOUT_PANDAS + QUERY.format(out=str(out), sql=ONE.format(topic=topic)), 5),
         ("count_by_recipe", WITHOUT_PANDAS + QUERY.format(out=str(out), sql=COUNT.format(column="recipe")), 1),
     ):
-        found[f"{name}_s"], found[f"{name}_cpu_s"], found[f"{name}_mb"] = fresh(code, repeats)
-    return found
+        figures[f"{name}_s"], figures[f"{name}_cpu_s"], figures[f"{name}_mb"] = fresh(code, repeats)
+    return figures
 
 
 def like(first: CommitEntry, partition: int) -> CommitEntry:
@@ -208,10 +208,10 @@ def fresh(code: str, repeats: int) -> tuple[float, float, float]:
     command = [sys.executable, "-c", code + PEAK]
     for _ in range(repeats):
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        child = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        best = min(best, (wall, cpu, int(done.stdout.split()[-1]) / MB))
+        best = min(best, (wall, cpu, int(child.stdout.split()[-1]) / MB))
     return best
 
 
@@ -295,14 +295,17 @@ def requests(out: Path, partitions: int, topics: list[Topic]) -> dict[str, float
     folded = store.counts - began - committed
     compact(log)
     packed = store.counts - began - committed - folded
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     many = 1_000_000 / (partitions * PARTITION)
     for name, counts in (("commit", committed), ("fold", folded), ("compact", packed)):
-        found |= {f"{name}_{kind}s_a_partition": counts[kind] / partitions for kind in ("put", "get", "list")}
+        figures |= {f"{name}_{kind}s_a_partition": counts[kind] / partitions for kind in ("put", "get", "list")}
         usd = 0.005 * (counts["put"] + counts["list"]) / 1000 + 0.0004 * counts["get"] / 1000
-        found[f"{name}_usd_a_million_topics"] = usd * many
+        figures[f"{name}_usd_a_million_topics"] = usd * many
     stored = committed["put_bytes"] * many
-    return found | {"stored_gb_a_million_topics": stored / 1e9, "usd_a_month_and_million_topics": 0.023 * stored / 1e9}
+    return figures | {
+        "stored_gb_a_million_topics": stored / 1e9,
+        "usd_a_month_and_million_topics": 0.023 * stored / 1e9,
+    }
 
 
 if __name__ == "__main__":

@@ -66,8 +66,8 @@ def findings(rows: Sequence[Row], systems: Sequence[str]) -> Iterator[str]:
         sides = []
         for side, sign in (("better", 1), ("worse", -1)):
             beyond = [row for row in own if row["low"] * sign > 0 and row["high"] * sign > 0]
-            found = [f"{where(row).replace(', part: ', '/')} {row['measure']} {gain(row)}" for row in beyond]
-            sides.append(f"{side} than the base beyond its interval: {', '.join(found) or 'nothing'}")
+            phrases = [f"{where(row).replace(', part: ', '/')} {row['measure']} {gain(row)}" for row in beyond]
+            sides.append(f"{side} than the base beyond its interval: {', '.join(phrases) or 'nothing'}")
         yield f"- {shown(system)}: {'; '.join(sides)}."
 
 
@@ -83,8 +83,8 @@ def spread(rows: Sequence[Row], systems: Sequence[str]) -> Iterator[str]:
         if not row["group"]:
             lines.setdefault((row["benchmark"], row["measure"]), {})[row["system"]] = row
     for (benchmark, measure), of in lines.items():
-        found = [of.get(system) for system in systems]
-        cells = [f"{row['mean']:.1f} ± {row['spread']:.1f} ({row['none']:.1f})" if row else "" for row in found]
+        of_systems = [of.get(system) for system in systems]
+        cells = [f"{row['mean']:.1f} ± {row['spread']:.1f} ({row['none']:.1f})" if row else "" for row in of_systems]
         yield f"| {benchmark} | {measure} | {next(iter(of.values()))['count']} | {' | '.join(cells)} |"
 
 
