@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foil.cluster.commands.arguments import JsonOption, SetOption, SnapshotOption
-from foil.cluster.onnx_files import LEAST_COSINE, need_onnx, show_export
+from foil.cluster.releases.onnx_files import LEAST_COSINE, need_onnx, show_export
 from foil.cluster.terminal import print_json, say, show
 from foil.engine.errors import UsageError
 from foil.engine.storage.opening import mirror_of
@@ -93,10 +93,34 @@ def export(
     if form is Format.NOTEBOOK:
         _export_notebook(source, into, snapshot)
         return
-    options = {"--snapshot": snapshot, "--job": job, "--seeds": seeds}
-    command = _command(source, form, split, into, options, overrides or [], allow=allow)
-    release = _release(source, form, split, into, snapshot, job, seeds, overrides or [], sign, command, allow=allow)
-    _show(release, into, as_json=as_json)
+    options = _ReleaseOptions(source, form, split, into, snapshot, job, seeds, overrides or [], sign, allow)
+    _show(_release(options), into, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReleaseOptions:
+    """The options of a release."""
+
+    out: Path
+    form: Format
+    split: SplitName
+    into: Path
+    snapshot: str | None
+    job: Path | None
+    seeds: Path | None
+    overrides: Sequence[str]
+    sign: Path | None
+    allow: bool
+
+    def command(self) -> str:
+        """The command that makes the release again; paths without their folders, since the card is for others."""
+        out, into = self.out.name, self.into.name
+        words = ["foil", "export", out, "--format", self.form, "--split", self.split, "--into", into]
+        for name, value in (("--snapshot", self.snapshot), ("--job", self.job), ("--seeds", self.seeds)):
+            if value is not None:
+                words += [name, value.name if isinstance(value, Path) else value]
+        words += [word for override in self.overrides for word in ("--set", override)]
+        return shlex.join([*words, *(["--allow-nonredistributable"] if self.allow else [])])
 
 
 def _export_onnx(model: Path, *, int8: bool, least_cosine: float, as_json: bool) -> None:
@@ -118,20 +142,7 @@ def _export_notebook(out: Path, into: Path, snapshot: str | None) -> None:
     say(f"{into / NOTEBOOK} asks {out.resolve()}; it holds no text of the run. Open it: marimo edit {into / NOTEBOOK}")
 
 
-def _release(
-    out: Path,
-    form: Format,
-    split: SplitName,
-    into: Path,
-    snapshot: str | None,
-    job_file: Path | None,
-    seeds: Path | None,
-    overrides: Sequence[str],
-    key_file: Path | None,
-    command: str,
-    *,
-    allow: bool,
-) -> WrittenRelease:
+def _release(options: _ReleaseOptions) -> WrittenRelease:
     from functools import partial
 
     from foil.cluster.extras import need
@@ -139,33 +150,19 @@ def _release(
     from foil.datasets_out.release.formats.catalog import FORMATS
     from foil.datasets_out.release.release import ReleaseOrder, parse_splits, write_release
 
-    if key_file:
+    if options.sign:
         need("cryptography", extra="cloud")
-    settings = ordering.export_settings(overrides, job_file)
-    if job_file is None and not overrides:
+    settings = ordering.export_settings(options.overrides, options.job)
+    if options.job is None and not options.overrides:
         say(f"splits: {settings.split.heldout_share:.0%} held out, {settings.split.dev_share:.0%} dev (the defaults); "
             "--job JOB takes those of a training job")  # fmt: skip
-    view = ordering.open_view(out, snapshot, settings)
-    source = view.sources[0].snapshot
+    view = ordering.open_view(options.out, options.snapshot, settings)
     order = ReleaseOrder(
-        FORMATS[form.value], parse_splits(split.value), ordering.template_of(settings), command, allow,
-        partial(ordering.seeds_of, seeds) if seeds else None, ordering.languages_of(source),
-        ordering.audit_rows_of(out),
+        FORMATS[options.form.value], parse_splits(options.split.value), ordering.template_of(settings),
+        options.command(), options.allow, partial(ordering.seeds_of, options.seeds) if options.seeds else None,
+        ordering.languages_of(view.sources[0].snapshot), ordering.audit_rows_of(options.out),
     )  # fmt: skip
-    return write_release(into, view, order, key_file)
-
-
-def _command(
-    source: Path, form: str, split: str, into: Path, options: dict[str, Any], overrides: Sequence[str], *, allow: bool
-) -> str:
-    """The command that makes the release again; paths without their folders, since the card is for others."""
-    words = ["foil", "export", source.name, "--format", form, "--split", split, "--into", into.name]
-    flags = {
-        name: value.name if isinstance(value, Path) else value for name, value in options.items() if value is not None
-    }
-    words += [word for pair in flags.items() for word in pair]
-    words += [word for override in overrides for word in ("--set", override)]
-    return shlex.join([*words, *(["--allow-nonredistributable"] if allow else [])])
+    return write_release(options.into, view, order, options.sign)
 
 
 def _show(release: WrittenRelease, into: Path, *, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from foil.cluster.commands.arguments import JobArgument, JsonOption, OutOption, SetOption
-from foil.cluster.onnx_files import need_onnx, show_export
+from foil.cluster.releases.onnx_files import need_onnx, show_export
 from foil.cluster.terminal import print_json, say
 from foil.engine.errors import UsageError
 
