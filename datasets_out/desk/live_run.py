@@ -21,7 +21,7 @@ from foil.datasets_out.desk.text_map import WORDS_ONLY, MapMethod, load_map
 from foil.datasets_out.lineage.lineage import LineageNode, tree_of
 from foil.datasets_out.lineage.records import RecordMatch, TopicPlace, read_topics
 from foil.datasets_out.notes.notes import put_note, read_notes
-from foil.datasets_out.sql.query import run_sql, start_child
+from foil.datasets_out.sql.query import QueryLimits, run_sql, start_child
 from foil.datasets_out.sql.views import dataset
 from foil.engine.errors import CorruptDataError, UsageError
 from foil.engine.flow import progress
@@ -29,8 +29,7 @@ from foil.engine.topic import Topic
 
 _KEPT_ANSWERS = 64
 _QUERIES_AT_A_TIME = 2
-_SQL_TIMEOUT_S = 30.0
-_SQL_MEMORY_BYTES = 2 << 30
+_SQL_LIMITS = QueryLimits(30.0, 2 << 30)
 MAP_POINTS = 4000
 
 
@@ -71,7 +70,7 @@ class LiveRun:
 
     def ask_typed(self, sql: str) -> pa.Table:
         """The answer to a query that a person typed, as text, behind the protections and limits of `foil sql`."""
-        return self._run(sql, timeout_s=_SQL_TIMEOUT_S, memory_bytes=_SQL_MEMORY_BYTES, form="text")
+        return self._run(sql, limits=_SQL_LIMITS, form="text")
 
     def facts(self) -> dict[str, Any]:
         """The row of the view `runs`."""
@@ -148,12 +147,12 @@ class LiveRun:
             spare.kill()
             spare.communicate()
 
-    def _run(self, sql: str, **limits: Any) -> pa.Table:
+    def _run(self, sql: str, **options: Any) -> pa.Table:
         """The answer, by a process that was started before it was needed; then the next one is."""
         with self._lock:
             child, self._spare = self._spare, None
         try:
-            return run_sql(self.out, sql, child=child, **limits)
+            return run_sql(self.out, sql, child=child, **options)
         finally:
             with self._lock:
                 self._spare = self._spare or start_child()

@@ -26,6 +26,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from foil.datasets_out.sql.result_forms import Form
-
-TIMEOUT_S = 60.0
-MEMORY_BYTES = 4 << 30
 
 FORMULA_NOTE = "may_be_formula"
 """The note on a column of the form `text`: "1" where its text may be any text, "0" for numbers and times."""
@@ -80,12 +78,33 @@ CHILD_ERRORS = {
 """The errors that the child may report, all made of one message; any other is reported as its nearest base here."""
 
 
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """The seconds that a query may take, and the bytes that it may use and that its result may have."""
+
+    timeout_s: float = 60.0
+    memory_bytes: int = 4 << 30
+
+    def check(self) -> None:
+        """Raises UsageError for a limit that makes no sense."""
+        if not _TIMEOUTS_S[0] <= self.timeout_s <= _TIMEOUTS_S[1]:
+            raise UsageError(
+                f"the time limit must be between {_TIMEOUTS_S[0]} and {_TIMEOUTS_S[1]} seconds, not {self.timeout_s}"
+            )
+        if self.memory_bytes < _LEAST_MEMORY_BYTES:
+            raise UsageError(
+                f"the memory limit must be at least {_LEAST_MEMORY_BYTES:,} bytes, not {self.memory_bytes:,}"
+            )
+
+
+_LIMITS = QueryLimits()
+
+
 def run_sql(
     out: Path | Mapping[str, Path],
     sql: str,
+    limits: QueryLimits = _LIMITS,
     *,
-    timeout_s: float = TIMEOUT_S,
-    memory_bytes: int = MEMORY_BYTES,
     snapshot: str | None = None,
     form: Form = "typed",
     child: subprocess.Popen[bytes] | None = None,
@@ -94,15 +113,15 @@ def run_sql(
 
     `out`: the folder of a run, or name -> folder of several; then each view has their rows together, with `run`.
     `form`: the nearest types that Arrow and Parquet have, or all as text, or as JSON documents (`result_forms`).
-    `timeout_s` bounds the query's wall time in seconds; `memory_bytes` what it may use, and the size of its result.
     `child` is a process of `start_child`, else one is started. Columns of equal names get a number behind.
 
     Raises UsageError (syntax, unknown table or column), SqlRefusedError
     (anything but reading the views), QueryStoppedError (a limit), CorruptDataError (a file is damaged or missing).
     """
-    _check_request(sql, timeout_s, memory_bytes)
+    if "\0" in sql or sql.encode(errors="ignore").decode() != sql:
+        raise UsageError(f"the query {sql!r} is not valid text; write it in UTF-8 and without NUL bytes")
+    limits.check()
     runs = out if isinstance(out, Mapping) else {str(out): out}
-    limits = {"timeout_s": timeout_s, "memory_bytes": memory_bytes}
     with child or start_child() as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -111,14 +130,14 @@ def run_sql(
             with _folders(runs, snapshot, sql) as folders:
                 request = {"runs": folders, "sql": sql, "snapshot": snapshot, "form": form}
                 with contextlib.suppress(BrokenPipeError), process.stdin:
-                    process.stdin.write(json.dumps(request | limits).encode())
-                table = _receive_table(process.stdout, memory_bytes)
+                    process.stdin.write(json.dumps(request | asdict(limits)).encode())
+                table = _receive_table(process.stdout, limits.memory_bytes)
                 stderr = process.stderr.read().decode(errors="replace")
                 status = process.wait()
         finally:
             process.kill()
     if status or table is None:
-        raise _failure(status, stderr, timeout_s, memory_bytes)
+        raise _failure(status, stderr, limits)
     return table.rename_columns(_number_duplicates(table.column_names))
 
 
@@ -148,17 +167,6 @@ def start_child() -> subprocess.Popen[bytes]:
     )
 
 
-def _check_request(sql: str, timeout_s: float, memory_bytes: int) -> None:
-    if "\0" in sql or sql.encode(errors="ignore").decode() != sql:
-        raise UsageError(f"the query {sql!r} is not valid text; write it in UTF-8 and without NUL bytes")
-    if not _TIMEOUTS_S[0] <= timeout_s <= _TIMEOUTS_S[1]:
-        raise UsageError(
-            f"the time limit must be between {_TIMEOUTS_S[0]} and {_TIMEOUTS_S[1]} seconds, not {timeout_s}"
-        )
-    if memory_bytes < _LEAST_MEMORY_BYTES:
-        raise UsageError(f"the memory limit must be at least {_LEAST_MEMORY_BYTES:,} bytes, not {memory_bytes:,}")
-
-
 def _receive_table(stream: IO[bytes], memory_bytes: int) -> pa.Table | None:
     """The streamed table, or None if the stream breaks off; the child then says why."""
     import pyarrow as pa  # while the child starts
@@ -177,19 +185,19 @@ def _receive_table(stream: IO[bytes], memory_bytes: int) -> pa.Table | None:
     return None
 
 
-def _failure(status: int, stderr: str, timeout_s: float, memory_bytes: int) -> FoilError:
+def _failure(status: int, stderr: str, limits: QueryLimits) -> FoilError:
     if status == -signal.SIGALRM:
-        return too_slow(timeout_s)
+        return too_slow(limits.timeout_s)
     with contextlib.suppress(ValueError, KeyError, StopIteration):
         kind, message = json.loads(next(line for line in stderr.splitlines() if line.startswith('["')))
         return CHILD_ERRORS[kind](message)
     if status < 0:
         return QueryStoppedError(
             f"the query's process died of {signal.Signals(-status).name}, as it may at its memory limit of "
-            f"{memory_bytes:,} bytes; narrow it (fewer columns, WHERE, LIMIT), or raise the limit"
+            f"{limits.memory_bytes:,} bytes; narrow it (fewer columns, WHERE, LIMIT), or raise the limit"
         )
     if "MemoryError" in stderr or "bad_alloc" in stderr:
-        return too_big(memory_bytes)
+        return too_big(limits.memory_bytes)
     return FoilError(f"the query's process ended with status {status}: {stderr[-2000:]}; report this as a bug")
 
 
@@ -210,11 +218,11 @@ def too_big(memory_bytes: int) -> QueryStoppedError:
 
 def _number_duplicates(names: Iterable[str]) -> list[str]:
     """The names, a repeated one with the first free number behind it: a, a -> a, a_1."""
-    taken: dict[str, None] = {}
+    numbered: dict[str, None] = {}
     for name in names:
         number, free = 0, name
-        while free in taken:
+        while free in numbered:
             number += 1
             free = f"{name}_{number}"
-        taken[free] = None
-    return list(taken)
+        numbered[free] = None
+    return list(numbered)

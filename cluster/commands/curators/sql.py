@@ -37,16 +37,10 @@ class _Asking:
     memory_bytes: int
 
     def table(self, query: str, form: Form) -> pa.Table:
-        from foil.datasets_out.sql.query import run_sql
+        from foil.datasets_out.sql.query import QueryLimits, run_sql
 
-        return run_sql(
-            self.runs,
-            query,
-            timeout_s=self.timeout_s,
-            memory_bytes=self.memory_bytes,
-            snapshot=self.snapshot,
-            form=form,
-        )
+        limits = QueryLimits(self.timeout_s, self.memory_bytes)
+        return run_sql(self.runs, query, limits, snapshot=self.snapshot, form=form)
 
     def show(self, query: str, *, full: bool) -> None:
         """Prints the answer for people."""

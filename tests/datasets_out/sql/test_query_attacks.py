@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from foil.datasets_out.sql.query import run_sql
+from foil.datasets_out.sql.query import QueryLimits, run_sql
 from foil.engine.errors import QueryStoppedError, SqlRefusedError, UsageError
 from tests.support.drills.query_drill import READS, SECRET, SETTINGS, WRITES, state
 from tests.support.paths import REPO
@@ -187,30 +187,30 @@ UNBOUNDED_MEMORY = [
 @pytest.mark.parametrize("sql", UNBOUNDED_TIME)
 def test_a_query_without_end_ends_by_its_time_limit(out, sql):
     with pytest.raises(QueryStoppedError, match=r"after 0.4 s, its time limit; narrow it|memory limit"):
-        run_sql(out, sql, timeout_s=0.4)
+        run_sql(out, sql, QueryLimits(0.4))
 
 
 @pytest.mark.parametrize("sql", UNBOUNDED_MEMORY)
 def test_a_query_without_bounds_ends_by_its_memory_limit(out, sql):
     with pytest.raises(QueryStoppedError, match=r"memory limit of 268,435,456 bytes; (narrow it|add a LIMIT)"):
-        run_sql(out, sql, timeout_s=200, memory_bytes=256 << 20)
+        run_sql(out, sql, QueryLimits(200, 256 << 20))
 
 
 def test_a_query_that_duckdb_cannot_interrupt_is_killed(out, monkeypatch):
     sql = "SELECT sum(length(repeat('x', i::INT))) FROM range(300000, 300000000) t(i)"
     with pytest.raises(QueryStoppedError, match="time limit"):
-        run_sql(out, sql, timeout_s=0.3)
+        run_sql(out, sql, QueryLimits(0.3))
 
 
 def test_very_deep_sql_is_refused_or_stops_but_never_hangs(out):
     for deep in ("(" * 100_000 + "1" + ")" * 100_000, "1" + " + 1" * 100_000, "[" * 20_000 + "1" + "]" * 20_000):
         with pytest.raises((UsageError, QueryStoppedError)):
-            run_sql(out, f"SELECT {deep}", timeout_s=10)
+            run_sql(out, f"SELECT {deep}", QueryLimits(10))
 
 
 def test_stopping_leaves_no_process_behind(out):
     with pytest.raises(QueryStoppedError):
-        run_sql(out, "SELECT sum(sin(i)) FROM range(100000000000) t(i)", timeout_s=0.2)
+        run_sql(out, "SELECT sum(sin(i)) FROM range(100000000000) t(i)", QueryLimits(0.2))
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     assert not children.is_file() or "foil.datasets_out.sql.query_process" not in "".join(
         Path(f"/proc/{child}/cmdline").read_text() for child in children.read_text().split()
@@ -218,6 +218,6 @@ def test_stopping_leaves_no_process_behind(out):
 
 
 def test_limits_that_make_no_sense_are_refused(out):
-    for limits in ({"timeout_s": 0}, {"timeout_s": float("nan")}, {"memory_bytes": 0}):
+    for limits in (QueryLimits(0), QueryLimits(float("nan")), QueryLimits(memory_bytes=0)):
         with pytest.raises(UsageError, match="must be"):
-            run_sql(out, "SELECT 1", **limits)
+            run_sql(out, "SELECT 1", limits)
