@@ -83,12 +83,12 @@ def report_tables(
 ) -> list[ReportTable]:
     """All tables of a report, in no order that matters."""
     from foil.datasets_out.desk.charts import bar_chart, interval_chart
-    from foil.datasets_out.desk.sections import Charts, read_section, sections
+    from foil.datasets_out.desk.sections import SECTIONS, Charts, read_section
 
     charts = charts or Charts(bar_chart, interval_chart)
     asks = [(name, ask), *([(other_name, other_ask)] if other_ask else [])]
     with ThreadPoolExecutor(_QUERIES_AT_A_TIME) as pool:
-        answers = list(pool.map(lambda section: read_section(section, ask, other_ask, charts), sections()))
+        answers = list(pool.map(lambda section: read_section(section, ask, other_ask, charts), SECTIONS))
     return [
         *answers,
         *judge_tables(ask, charts),

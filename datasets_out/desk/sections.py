@@ -36,7 +36,7 @@ class ReportSection:
 
 @dataclass(frozen=True, slots=True)
 class ReportTable:
-    """A table of a page. `sql` is "" where no query answers it; `others` are the same columns of the other run."""
+    """A table of a page. `sql` is "" where no query answers it; `other_rows` are the same columns of the other run."""
 
     id: str
     title: str
@@ -46,17 +46,17 @@ class ReportTable:
     sql: str = ""
     chart: str = ""
     empty: str = ""
-    others: Sequence[Row] | None = None
+    other_rows: Sequence[Row] | None = None
 
 
-def read_section(section: ReportSection, ask: Ask, other: Ask | None, charts: Charts) -> ReportTable:
+def read_section(section: ReportSection, ask: Ask, ask_other: Ask | None, charts: Charts) -> ReportTable:
     """The answer for a run, and for another run that it is compared with."""
     rows = ask(section.sql)
     chart = section.draw(charts, rows) if section.draw and rows else ""
-    others = other(section.sql) if other else None
-    columns = tuple(rows[0]) if rows else tuple(others[0]) if others else ()
+    other_rows = ask_other(section.sql) if ask_other else None
+    columns = tuple(rows[0]) if rows else tuple(other_rows[0]) if other_rows else ()
     return ReportTable(
-        section.id, section.title, section.words, columns, rows, section.sql.strip(), chart, section.empty, others
+        section.id, section.title, section.words, columns, rows, section.sql.strip(), chart, section.empty, other_rows
     )
 
 
@@ -157,91 +157,6 @@ FROM topics GROUP BY ALL ORDER BY accepted DESC, corpus
 """
 
 
-def sections() -> list[ReportSection]:
-    """The questions of a report, in the order of its page."""
-    return [
-        ReportSection(
-            "funnel",
-            "Funnel by source and recipe",
-            "Topics made of seeds, and what became of them.",
-            FUNNEL,
-            _draw_funnel,
-        ),
-        ReportSection(
-            "reasons",
-            "Why topics were dropped",
-            "The reason of each topic that was not accepted, and who stopped it.",
-            REASONS,
-            _draw_reasons,
-            "No topic was dropped.",
-        ),
-        ReportSection(
-            "cost",
-            "Tokens and cost by stage",
-            "Equal requests of one partition are one call; replies reused from another run were paid there.",
-            COST,
-            _draw_cost,
-        ),
-        ReportSection(
-            "validators",
-            "What the validators said",
-            "The verdicts of checks and judges over all topics.",
-            VALIDATORS,
-            empty="The job names no validator.",
-        ),
-        ReportSection(
-            "lengths",
-            "Words of an instruction, by format and style",
-            "Accepted topics. A word is what stands between spaces.",
-            LENGTHS,
-        ),
-        ReportSection(
-            "published",
-            "Words of an instruction, and Promptriever's",
-            "Promptriever: Weller et al. 2025, table 6, over instructions for MS MARCO.",
-            PUBLISHED,
-            _draw_published,
-        ),
-        ReportSection(
-            "constraints",
-            "Balance of constraint families",
-            "Constraints of the instructions of accepted topics. An instruction may hold several.",
-            CONSTRAINTS,
-            lambda charts, rows: charts.bars(rows, "family", "instructions"),
-            "No instruction of this run names a constraint that a program checks.",
-        ),
-        ReportSection(
-            "dimensions",
-            "Balance of dimensions",
-            "InfoSearch's dimensions and their conditions.",
-            DIMENSIONS,
-            lambda charts, rows: charts.bars(rows, "dimension", "instructions", series="role"),
-            "This run has no dimensions; the recipe infosearch makes them.",
-        ),
-        ReportSection(
-            "labels",
-            "Balance of labels",
-            "Judgments of accepted topics, by the intent's role and by who judged.",
-            LABELS,
-            _draw_labels,
-        ),
-        ReportSection(
-            "edits",
-            "Edited passages",
-            "An edit is made of another passage. Accepted topics.",
-            EDITS,
-        ),
-        ReportSection(
-            "contamination",
-            "Contamination",
-            "Topics that share text with an evaluation set; each was rejected. The first 50.",
-            CONTAMINATION,
-            empty="No hit. Where the job names no validator of contamination, nothing was searched.",
-        ),
-        ReportSection("licences", "Licences", "The rights of the seed corpora, topic by topic.", LICENCES),
-    ]
-
-
 def _draw_funnel(charts: Charts, rows: Sequence[Row]) -> str:
     data = [
         {"source": f"{row['corpus']} {row['recipe']}", "topics": row[status], "status": status}
@@ -270,9 +185,9 @@ def _draw_cost(charts: Charts, rows: Sequence[Row]) -> str:
 
 def _draw_published(charts: Charts, rows: Sequence[Row]) -> str:
     data = [
-        {"cell": f"{row['category']}: {row['name']}", "words": row[column], "who": who}
+        {"cell": f"{row['category']}: {row['name']}", "words": row[column], "who": origin}
         for row in rows
-        for who, column in (("this run", "mean_words"), ("Promptriever", "published_mean"))
+        for origin, column in (("this run", "mean_words"), ("Promptriever", "published_mean"))
     ]
     return charts.bars(data, "cell", "words", series="who", stacked=False, title="mean words")
 
@@ -284,3 +199,55 @@ def _draw_labels(charts: Charts, rows: Sequence[Row]) -> str:
             sums[row["intent"], label] = sums.get((row["intent"], label), 0) + row[label]
     data = [{"intent": intent, "label": label.replace("_", " "), "judgments": n} for (intent, label), n in sums.items()]
     return charts.bars(data, "intent", "judgments", series="label")
+
+
+SECTIONS = (
+    ReportSection(
+        "funnel", "Funnel by source and recipe", "Topics made of seeds, and what became of them.", FUNNEL,
+        _draw_funnel,
+    ),
+    ReportSection(
+        "reasons", "Why topics were dropped", "The reason of each topic that was not accepted, and who stopped it.",
+        REASONS, _draw_reasons, "No topic was dropped.",
+    ),
+    ReportSection(
+        "cost", "Tokens and cost by stage",
+        "Equal requests of one partition are one call; replies reused from another run were paid there.", COST,
+        _draw_cost,
+    ),
+    ReportSection(
+        "validators", "What the validators said", "The verdicts of checks and judges over all topics.", VALIDATORS,
+        empty="The job names no validator.",
+    ),
+    ReportSection(
+        "lengths", "Words of an instruction, by format and style",
+        "Accepted topics. A word is what stands between spaces.", LENGTHS,
+    ),
+    ReportSection(
+        "published", "Words of an instruction, and Promptriever's",
+        "Promptriever: Weller et al. 2025, table 6, over instructions for MS MARCO.", PUBLISHED, _draw_published,
+    ),
+    ReportSection(
+        "constraints", "Balance of constraint families",
+        "Constraints of the instructions of accepted topics. An instruction may hold several.", CONSTRAINTS,
+        lambda charts, rows: charts.bars(rows, "family", "instructions"),
+        "No instruction of this run names a constraint that a program checks.",
+    ),
+    ReportSection(
+        "dimensions", "Balance of dimensions", "InfoSearch's dimensions and their conditions.", DIMENSIONS,
+        lambda charts, rows: charts.bars(rows, "dimension", "instructions", series="role"),
+        "This run has no dimensions; the recipe infosearch makes them.",
+    ),
+    ReportSection(
+        "labels", "Balance of labels", "Judgments of accepted topics, by the intent's role and by who judged.", LABELS,
+        _draw_labels,
+    ),
+    ReportSection("edits", "Edited passages", "An edit is made of another passage. Accepted topics.", EDITS),
+    ReportSection(
+        "contamination", "Contamination",
+        "Topics that share text with an evaluation set; each was rejected. The first 50.", CONTAMINATION,
+        empty="No hit. Where the job names no validator of contamination, nothing was searched.",
+    ),
+    ReportSection("licences", "Licences", "The rights of the seed corpora, topic by topic.", LICENCES),
+)  # fmt: skip
+"""The questions of a report, in the order of its page."""
