@@ -35,12 +35,11 @@ from pathlib import Path
 
 from benchmarks.commits import make_topic
 from foil.datasets_out.commits.encoding import RowWriter
-from foil.datasets_out.commits.entries import CommitEntry, shared_name
+from foil.datasets_out.commits.entries import CommitEntry, CommittedFile, shared_name
 from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.commits.schema import TABLES, record_key, to_tables
 from foil.datasets_out.commits.versions import (
     Pack,
-    StoredFile,
     added,
     encode_manifest,
     first_version,
@@ -136,10 +135,10 @@ def make_log(out: Path, partitions: int, topics: list[Topic]) -> None:
         entries = [like(first, number) for number in range(begin, min(begin + MANIFEST_PARTITIONS, partitions))]
         manifest, blobs = encode_manifest(entries)
         for name, blob in blobs.items():
-            log.put_content(name, blob)
+            log.files.put_content(name, blob)
         manifests.append(manifest)
         version = added(version, entries, manifests)
-    log.put_version(replace(version, number=2, packs=tuple(packs(log, topics, partitions))))
+    log.reader.put_version(replace(version, number=2, packs=tuple(packs(log, topics, partitions))))
     log.put_plan({"seeds": partitions * PARTITION, "partitions": partitions})
 
 
@@ -183,12 +182,12 @@ def packs(log: CommitLog, topics: list[Topic], partitions: int) -> Iterator[Pack
         files = {}
         for table in TABLES:
             sha256 = hashlib.sha256(f"{table} {begin}".encode()).hexdigest()
-            files[table] = StoredFile(pack_name(table, sha256), PACKED * PARTITION, path.stat().st_size, sha256)
+            files[table] = CommittedFile(pack_name(table, sha256), PACKED * PARTITION, path.stat().st_size, sha256)
         (log.out / files["topics"].path).hardlink_to(path)
         yield Pack(begin, last, files, own if begin in holders else others[begin // PACKED % len(others)])
 
 
-def filters(log: CommitLog, topics: list[Topic]) -> Iterator[StoredFile]:
+def filters(log: CommitLog, topics: list[Topic]) -> Iterator[CommittedFile]:
     """The filter of a pack with these topics and random ids, then sixteen of random ids alone."""
     rng, many = random.Random(2), PACKED * PARTITION * IDS
     for number in range(17):
@@ -196,8 +195,8 @@ def filters(log: CommitLog, topics: list[Topic]) -> Iterator[StoredFile]:
         while len(keys) < many:
             keys.add(f"{rng.getrandbits(32):08x}")
         blob = bloom_filter.encode(keys)
-        file = StoredFile(ids_name(sha256_hex(blob)), many, len(blob), sha256_hex(blob))
-        log.put_content(file.path, blob)
+        file = CommittedFile(ids_name(sha256_hex(blob)), many, len(blob), sha256_hex(blob))
+        log.files.put_content(file.path, blob)
         yield file
 
 

@@ -18,9 +18,9 @@ from foil.cluster.job import Job
 from foil.cluster.seeds.mixed import MixedSettings
 from foil.cluster.seeds.stored_topics import StoredTopicsSettings
 from foil.datasets_out.commits.log import CommitLog
-from foil.datasets_out.commits.origins import put_sources
 from foil.datasets_out.compaction.folding import fold
 from foil.datasets_out.compaction.reopening import reopen_failed
+from foil.datasets_out.curation.origins import put_sources
 from foil.engine.errors import NotReadyError, UsageError
 from foil.engine.flow.progress import Progress, Summary
 from foil.engine.keys import read_key

@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from foil.datasets_out.commits.merge import as_paid
 from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot, read_partitions
+from foil.datasets_out.curation.merge import as_paid
 from foil.engine.errors import UsageError
 from foil.engine.planning.funnel import is_whole
 from foil.engine.protocols import Screen

@@ -46,13 +46,13 @@ def read_rows(
 
     `checked`: each page against its checksum; `dictionaries`: columns that stay encoded. No other row group is read.
     """
-    wanted, options = list(columns) if columns is not None else None, {"page_checksum_verification": checked}
+    names, options = list(columns) if columns is not None else None, {"page_checksum_verification": checked}
     with pq.ParquetFile(path, read_dictionary=list(dictionaries), **options) as file:
         if rows is None:
-            return file.read(columns=wanted, use_threads=False)
+            return file.read(columns=names, use_threads=False)
         ends = accumulate(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
         groups = [i for i, end in enumerate(ends) if start < end <= start + rows]
-        return file.read_row_groups(groups, columns=wanted, use_threads=False)
+        return file.read_row_groups(groups, columns=names, use_threads=False)
 
 
 class RowWriter:

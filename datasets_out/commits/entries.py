@@ -20,7 +20,7 @@ ENTRY_NAME = re.compile(r"commits/(?P<partition>[0-9]{8})\.json")
 
 @dataclass(frozen=True, slots=True)
 class CommittedFile:
-    """A file that an entry names: `path` relative to the run's folder, and what it must hold."""
+    """A file that an entry or a version names: `path` relative to the run's folder, and what it must hold."""
 
     path: str
     rows: int

@@ -107,14 +107,6 @@ def to_tables(topics: Sequence[Topic], partition: int) -> dict[str, pa.Table]:
         raise
 
 
-def with_all_columns(table: str, rows: pa.Table) -> pa.Table:
-    """The rows with the columns that the first files of this schema lack."""
-    for name, value in _LATER_COLUMNS.items():
-        if name in TABLES[table].names and name not in rows.column_names:
-            rows = rows.append_column(name, pa.repeat(pa.scalar(value, TABLES[table].field(name).type), len(rows)))
-    return rows.select(TABLES[table].names).cast(TABLES[table])
-
-
 def from_tables(tables: Mapping[str, pa.Table]) -> list[Topic]:
     """The topics of the tables, in the order of the rows of `topics`; the exact inverse of `to_tables`.
 

@@ -18,13 +18,12 @@ from foil.datasets_out.commits.entries import CommitEntry, CommittedFile, check_
 from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.commits.schema import TABLES, from_tables, has_key, record_key
 from foil.datasets_out.commits.stored_rows import StoredSpan, TablePart, fetched_ahead
+from foil.datasets_out.commits.version_reader import ManifestRows
 from foil.datasets_out.commits.versions import (
     NO_PARTITIONS,
     LogTotals,
-    ManifestRows,
     Pack,
     PartitionRanges,
-    StoredFile,
     Version,
     totals,
 )
@@ -89,7 +88,7 @@ class Snapshot:
 
     def _rows_of(self, partition: int) -> ManifestRows:
         assert self.version is not None
-        return self._log.versions.rows(self.version, self.version.manifest_of(partition))
+        return self._log.reader.versions.rows(self.version, self.version.manifest_of(partition))
 
     @property
     def digest(self) -> str:
@@ -120,19 +119,19 @@ class Snapshot:
 
         A pack whose filter is missing may have any. Raises CorruptDataError for a filter that is damaged.
         """
-        asked = [(pack, pack.ids) for pack in self._packs if pack.ids]
-        if not asked or not (whole or has_key(record)):
+        filters = [(pack, pack.ids) for pack in self._packs if pack.ids]
+        if not filters or not (whole or has_key(record)):
             return NO_PARTITIONS
         key = record_key(record)
-        places = ((ids, bloom_filter.offset(key, ids.bytes)) for _, ids in asked)
-        blocks = self._log.read_ranges(places, bloom_filter.BLOCK_BYTES)
+        places = ((ids, bloom_filter.offset(key, ids.bytes)) for _, ids in filters)
+        blocks = self._log.files.read_ranges(places, bloom_filter.BLOCK_BYTES)
         return PartitionRanges(
             (pack.first, pack.last)
-            for (pack, ids), block in zip(asked, blocks, strict=True)
+            for (pack, ids), block in zip(filters, blocks, strict=True)
             if block is not None and not self._may_hold(ids, block, key)
         )
 
-    def _may_hold(self, ids: StoredFile, block: bytes, key: str) -> bool:
+    def _may_hold(self, ids: CommittedFile, block: bytes, key: str) -> bool:
         try:
             return bloom_filter.may_hold(block, key)
         except ValueError as error:
@@ -151,7 +150,7 @@ class Snapshot:
 
     def locate(self, spans: Iterable[StoredSpan]) -> list[Path]:
         """Where the files of spans lie on this machine; those of a bucket are fetched."""
-        return self._log.locate_all(span.file for span in spans)
+        return self._log.files.locate_all(span.file for span in spans)
 
     def parts(self, table: str) -> list[TablePart]:
         """Where the rows of each partition lie, in order; nothing is fetched yet."""
@@ -159,7 +158,7 @@ class Snapshot:
 
     def parts_of(self, table: str, span: StoredSpan) -> Iterator[TablePart]:
         """Where the rows of each partition of a span lie, in order."""
-        if span.first == span.last and not isinstance(span.file, StoredFile):
+        if span.first == span.last:
             yield TablePart(self.out, span.file)
             return
         start = 0
@@ -182,7 +181,7 @@ class Snapshot:
 
     def _entry(self, partition: int) -> CommitEntry:
         if self.version and partition in self.version.partitions:
-            return self._log.folded_entry(self.version, partition)
+            return self._log.reader.folded_entry(self.version, partition)
         entry = self._log.entry(partition)
         if (file := self._listed_topics.get(partition)) and entry.files["topics"] != file:
             raise CorruptDataError(
@@ -196,11 +195,11 @@ class Snapshot:
 
         Of a bucket those of the tables that are `needed` are fetched, several at a time, and checked as it is done.
         """
-        if self._log.in_bucket:
-            self._log.locate_all(span.file for table in needed for span in self.spans(table))
+        if self._log.files.in_bucket:
+            self._log.files.locate_all(span.file for table in needed for span in self.spans(table))
             return
         stored = (span.file for table in TABLES for span in self.spans(table))
-        damaged = [f"{file.path} is {fault}" for file in stored if (fault := self._log.find_fault(file))]
+        damaged = [f"{file.path} is {fault}" for file in stored if (fault := self._log.files.find_fault(file))]
         if damaged:
             more = f" and {len(damaged) - 5} more" if len(damaged) > 5 else ""
             raise CorruptDataError(
@@ -213,12 +212,12 @@ def take_snapshot(out: Path, name: str) -> Snapshot:
     document = _document_name(name)
     log = CommitLog(out)
     now = load_snapshot(out, None)
-    log.sync()
+    log.files.sync()
     contents = {table: [asdict(file) for file in files] for table, files in now.listed.items()}
     facts: dict[str, Any] = {"contents": contents, "digest": now.digest, "fingerprint": log.fingerprint(), "name": name}
     if now.version:
         facts["version"] = [now.version.number, now.version.sha256]
-    log.put_sealed(document, facts)
+    log.files.put_sealed(document, facts)
     standing = load_snapshot(out, name)
     if standing.digest != now.digest:
         raise UsageError(
@@ -237,7 +236,7 @@ def load_snapshot(out: Path, name: str | None, *, verify: bool = False) -> Snaps
     log = CommitLog(out)
     if name is None:
         log.run()  # or there is none
-        version, entries = log.tail_entries()
+        version, entries = log.reader.tail_entries()
         if version and version.fingerprint != log.fingerprint():
             log.entry(next(iter(version.partitions)))  # says of which run it is
         listed = {table: tuple(entry.files[table] for entry in entries) for table in TABLES}
@@ -251,7 +250,7 @@ def load_snapshot(out: Path, name: str | None, *, verify: bool = False) -> Snaps
 
 def snapshot_names(out: Path) -> list[str]:
     """The names of the snapshots taken of this run."""
-    names = (name.removeprefix("snapshots/") for name in CommitLog(out).names("snapshots"))
+    names = (name.removeprefix("snapshots/") for name in CommitLog(out).files.names("snapshots"))
     return sorted(name[:-5] for name in names if name.endswith(".json") and _NAME.fullmatch(name[:-5]))
 
 
@@ -268,7 +267,7 @@ def read_accepted(snapshot: Snapshot) -> Iterator[Topic]:
 
 def _load_named(log: CommitLog, name: str) -> Snapshot:
     document = _document_name(name)
-    body = log.read_sealed(document)
+    body = log.files.read_sealed(document)
     if body is None:
         raise UsageError(f"{log.out} has no snapshot {name!r}; it has {snapshot_names(log.out) or 'none'}")
     if body.get("fingerprint", log.fingerprint()) != log.fingerprint():  # snapshots of Foil 0.1 have none
@@ -287,7 +286,7 @@ def _load_named(log: CommitLog, name: str) -> Snapshot:
 
 def _version_of(log: CommitLog, document: str, number: int, sha256: str) -> Version:
     """The version that a snapshot names."""
-    version = log.read_version(number)
+    version = log.reader.read_version(number)
     if version.sha256 != sha256:
         raise CorruptDataError(
             f"{log.out / document} names another version {number} of the log than stands there; restore the one or the "

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from foil.datasets_out.commits.encoding import read_rows
 from foil.datasets_out.commits.entries import CommittedFile
-from foil.datasets_out.commits.log import FETCHES, CommitLog
-from foil.datasets_out.commits.versions import StoredFile
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.run_files import FETCHES
 from foil.engine.errors import CorruptDataError
 
 _AHEAD = 8
@@ -25,7 +25,7 @@ class StoredSpan:
 
     first: int
     last: int
-    file: CommittedFile | StoredFile
+    file: CommittedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class TablePart:
     """The rows of one partition and table of the run `out`: `rows` of a file from `start` on, or all of it (None)."""
 
     out: Path
-    file: CommittedFile | StoredFile
+    file: CommittedFile
     start: int = 0
     rows: int | None = None
 
     def locate(self) -> Path:
         """Where the file lies on this machine; of a bucket's, its copy, fetched if there is none. Raises as the log."""
-        return _log_of(self.out).locate(self.file)
+        return _log_of(self.out).files.locate(self.file)
 
     def read(
         self, columns: Sequence[str] | None = None, *, checked: bool = False, dictionaries: Sequence[str] = ()

@@ -20,7 +20,7 @@ from foil.datasets_out.commits.entries import CommitEntry, CommittedFile, entry_
 from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.commits.schema import TABLES
 from foil.datasets_out.commits.snapshot import load_snapshot, snapshot_names
-from foil.datasets_out.commits.versions import FOLDER, StoredFile, Version, version_name
+from foil.datasets_out.commits.versions import FOLDER, Version, version_name
 from foil.engine.errors import CommitError, CorruptDataError, NoRunError
 from foil.engine.flow.journal_reading import damage
 from foil.engine.ids import sha256_hex
@@ -57,7 +57,7 @@ def verify(out: Path, *, share: float = 1.0, resume: bool = False) -> list[Damag
     files = _Files(log, share, resume=resume)
     findings = [*_check_versions(log, files)]
     try:
-        version, tail = log.extent()
+        version, tail = log.reader.extent()
     except (CommitError, CorruptDataError):  # reported: without its newest version a log cannot be read
         return findings
     findings += _check_documents(log)
@@ -67,7 +67,7 @@ def verify(out: Path, *, share: float = 1.0, resume: bool = False) -> list[Damag
         if version and partition in version.partitions and not broken.isdisjoint(_files_of(version, partition)):
             continue
         try:
-            entries.append(log.read_entry(partition))
+            entries.append(log.reader.read_entry(partition))
         except (CommitError, CorruptDataError) as error:
             findings.append(Damage(entry_name(partition), "changed", str(error)))
     unpacked = [entry for entry in entries if version is None or entry.partition not in version.packed]
@@ -86,14 +86,14 @@ def verify(out: Path, *, share: float = 1.0, resume: bool = False) -> list[Damag
 def _entries_before(log: CommitLog) -> list[CommitEntry]:
     """Entries from before failed rows were asked again, as far as they read: what does not is reported elsewhere."""
     with suppress(CommitError, CorruptDataError):
-        return log.entries_before()
+        return log.reader.entries_before()
     return []
 
 
-def _files_before(log: CommitLog) -> list[CommittedFile | StoredFile]:
+def _files_before(log: CommitLog) -> list[CommittedFile]:
     """The files that hold those entries and their rows, as far as they read."""
     with suppress(CommitError, CorruptDataError):
-        return list(log.files_before())
+        return list(log.reader.files_before())
     return []
 
 
@@ -102,7 +102,7 @@ def named_versions(log: CommitLog) -> set[int]:
     numbers = set()
     for name in snapshot_names(log.out):
         with suppress(CommitError, CorruptDataError):
-            numbers.update((log.read_sealed(f"snapshots/{name}.json") or {}).get("version", ())[:1])
+            numbers.update((log.files.read_sealed(f"snapshots/{name}.json") or {}).get("version", ())[:1])
     return numbers
 
 
@@ -115,29 +115,27 @@ class _Files:
         if not resume:
             self._path.unlink(missing_ok=True)
 
-    def check(
-        self, files: Sequence[CommittedFile | StoredFile], named: str, *, may_be_gone: bool = False
-    ) -> Iterator[Damage]:
-        """What is not as it was written of those in the sample; `named`: who names them."""
-        drawn = {_line(file): file for file in files if self._is_drawn(file.path)}
-        wanted = [file for line, file in drawn.items() if line not in self._whole]
-        self._whole |= drawn.keys()  # those that are not are reported here, once
+    def check(self, files: Sequence[CommittedFile], claim: str, *, may_be_gone: bool = False) -> Iterator[Damage]:
+        """What is not as it was written of those in the sample; `claim`: who names them."""
+        sample = {_line(file): file for file in files if self._is_drawn(file.path)}
+        unread = [file for line, file in sample.items() if line not in self._whole]
+        self._whole |= sample.keys()  # those that are not are reported here, once
         with ThreadPoolExecutor(_READERS) as readers:
-            for some in (wanted[start : start + _NOTED_AT_ONCE] for start in range(0, len(wanted), _NOTED_AT_ONCE)):
+            for some in (unread[start : start + _NOTED_AT_ONCE] for start in range(0, len(unread), _NOTED_AT_ONCE)):
                 faults = list(readers.map(self._fault, some))
-                if len(wanted) > _NOTED_AT_ONCE:
+                if len(unread) > _NOTED_AT_ONCE:
                     self._note([_line(file) for file, (fault, _) in zip(some, faults, strict=True) if not fault])
                 for file, (fault, detail) in zip(some, faults, strict=True):
                     if fault and not (may_be_gone and fault == "missing"):
-                        told = detail or f"{named} with {file.bytes} bytes and sha256 {file.sha256}"
-                        yield Damage(file.path, fault, told)
+                        text = detail or f"{claim} with {file.bytes} bytes and sha256 {file.sha256}"
+                        yield Damage(file.path, fault, text)
 
     def _is_drawn(self, path: str) -> bool:
         return self._share >= 1 or int(sha256_hex(path)[:8], 16) < self._share * 2**32
 
-    def _fault(self, file: CommittedFile | StoredFile) -> tuple[str, str]:
+    def _fault(self, file: CommittedFile) -> tuple[str, str]:
         try:
-            return self._log.find_fault(file), ""
+            return self._log.files.find_fault(file), ""
         except CorruptDataError as error:
             return "foreign", str(error)
 
@@ -148,23 +146,23 @@ class _Files:
                 file.writelines(f"{line}\n" for line in lines)
 
 
-def _line(file: CommittedFile | StoredFile) -> str:
+def _line(file: CommittedFile) -> str:
     return f"{file.sha256} {file.path}"
 
 
 def _check_versions(log: CommitLog, reader: _Files) -> Iterator[Damage]:
     """Every document from the first to the newest, and the files of the newest and of those that snapshots name."""
-    named = named_versions(log)
-    newest = max(log.version_numbers() + sorted(named), default=0)
-    files: dict[str, StoredFile] = {}
+    pinned = named_versions(log)
+    newest = max(log.reader.version_numbers() + sorted(pinned), default=0)
+    files: dict[str, CommittedFile] = {}
     for number in range(1, newest + 1):
         try:
-            version = log.read_version(number)
+            version = log.reader.read_version(number)
         except (CommitError, CorruptDataError) as error:
-            there = number in log.version_numbers()
+            there = number in log.reader.version_numbers()
             yield Damage(version_name(number), "changed" if there else "missing", str(error))
             continue
-        if number == newest or number in named:
+        if number == newest or number in pinned:
             files |= {file.path: file for file in version.files()}
     yield from reader.check(list(files.values()), "a version names it")
 
@@ -181,7 +179,7 @@ def _check_documents(log: CommitLog) -> Iterator[Damage]:
         fingerprint = log.fingerprint()
     for name in _document_names(log):
         try:
-            body = log.read_sealed(name)
+            body = log.files.read_sealed(name)
             if body is None and name == "run.json" and log.partitions():
                 yield Damage(name, "missing", "every run has one; restore it, or run the job into this folder again")
             elif body is None and name.startswith("growth-"):
@@ -193,7 +191,7 @@ def _check_documents(log: CommitLog) -> Iterator[Damage]:
 
 
 def _document_names(log: CommitLog) -> list[str]:
-    return ["run.json", "plan.json", "sources.json", *log.growth_names()]
+    return ["run.json", "plan.json", "sources.json", *log.documents.growth_names()]
 
 
 def _check_fingerprints(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
@@ -229,23 +227,23 @@ def _check_snapshots(log: CommitLog, entries: list[CommitEntry], reader: _Files)
 
 def _check_superseded(log: CommitLog, entries: list[CommitEntry], reader: _Files) -> Iterator[Damage]:
     """Files that lie in packs or newer versions by now, as far as `foil gc` has left them."""
-    held = (*entries, *_entries_before(log))
-    older: list[CommittedFile | StoredFile] = [file for entry in held for file in entry.files.values()]
-    for number in log.version_numbers():
+    read_from = (*entries, *_entries_before(log))
+    older: list[CommittedFile] = [file for entry in read_from for file in entry.files.values()]
+    for number in log.reader.version_numbers():
         with suppress(CommitError, CorruptDataError):  # reported
-            older += log.read_version(number).files()
+            older += log.reader.read_version(number).files()
     yield from reader.check(older, "an entry or an older version names it", may_be_gone=True)
 
 
 def _check_growths(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     """Whether the limits that stand here allow what is committed, and each that another followed is there."""
     try:
-        most = log.limits().get("seeds")
+        most = log.documents.limits().get("seeds")
     except (NoRunError, CommitError, CorruptDataError):
         return  # reported as missing, changed or foreign
     seeds = sum(entry.counts.seeds.total() for entry in entries)
     if most is not None and seeds > most:
-        name = f"growth-{log.last_growth() + 1:08d}.json"
+        name = f"growth-{log.documents.last_growth() + 1:08d}.json"
         detail = f"{seeds} seeds are committed, and the limits that stand here allow {most}; restore it from a copy"
         yield Damage(name, "missing", detail)
 
@@ -268,16 +266,16 @@ def _check_plan(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
 
 
 def _list_orphans(log: CommitLog, entries: list[CommitEntry], tail: list[int]) -> Iterator[Damage]:
-    named = {file.path for entry in (*entries, *_entries_before(log)) for file in entry.files.values()}
-    named |= {file.path for file in _files_before(log)} | {entry_name(partition) for partition in tail}
-    for number in {*log.version_numbers()[-1:], *named_versions(log)}:
+    live = {file.path for entry in (*entries, *_entries_before(log)) for file in entry.files.values()}
+    live |= {file.path for file in _files_before(log)} | {entry_name(partition) for partition in tail}
+    for number in {*log.reader.version_numbers()[-1:], *named_versions(log)}:
         with suppress(CommitError, CorruptDataError):
-            named |= {file.path for file in log.read_version(number).files()}
-    named |= {version_name(number) for number in log.version_numbers()}
+            live |= {file.path for file in log.reader.read_version(number).files()}
+    live |= {version_name(number) for number in log.reader.version_numbers()}
     staged = sorted(path.relative_to(log.out).as_posix() for path in (log.out / DRAFTS).glob("*"))
     folders = ("commits", "orphans", FOLDER, *(f"data/{table}" for table in TABLES))
-    for name in chain(staged, chain.from_iterable(map(log.names, folders))):
-        if name not in named:
+    for name in chain(staged, chain.from_iterable(map(log.files.names, folders))):
+        if name not in live:
             yield Damage(name, "orphan", "no entry names it; no reader sees it", True)
 
 

@@ -4,31 +4,85 @@ Promise: a version is found once it is durable, and every file is held against i
 manifest is read whole (about 1.5 MB), and the last few stay in memory.
 """
 
+import json
 from collections import Counter, OrderedDict
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
 
-from foil.datasets_out.commits.entries import CommitEntry, CommittedFile
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from foil.datasets_out.commits.entries import CommitEntry, CommittedFile, content_name, shared_name
+from foil.datasets_out.commits.schema import SCHEMA_VERSION, TABLES
 from foil.datasets_out.commits.versions import (
     FOLDER,
     VERSION_NAME,
-    FactsRows,
     Manifest,
-    ManifestRows,
-    StoredFile,
     Version,
     read_version,
     version_name,
 )
 from foil.engine.errors import CorruptDataError
+from foil.engine.flow.progress import Counts, counts_of
 from foil.engine.ids import sha256_hex
 from foil.engine.storage.store import Store
 
 T = TypeVar("T")
-Place = tuple[CommittedFile | StoredFile, int, int | None]
+Place = tuple[CommittedFile, int, int | None]
 """A file, the first of its rows, and how many they are; None for all."""
 _KEPT = 4
 """Manifests whose rows stay in memory, and as many files of facts."""
+
+
+class ManifestRows:
+    """The entries of a manifest, made one at a time. `raw` must have the sha256 that the version names."""
+
+    def __init__(self, fingerprint: str, manifest: Manifest, raw: bytes) -> None:
+        self._fingerprint, self.manifest = fingerprint, manifest
+        self._table = pq.read_table(pa.BufferReader(raw))
+        self._columns: dict[str, list[Any]] = {}
+
+    def _column(self, name: str) -> list[Any]:
+        if name not in self._columns:
+            self._columns[name] = self._table[name].to_pylist()
+        return self._columns[name]
+
+    def files(self, partition: int) -> dict[str, CommittedFile]:
+        """The files of a partition, as its entry names them."""
+        return {table: self.file(table, partition) for table in TABLES}
+
+    def file(self, table: str, partition: int) -> CommittedFile:
+        """The file of a partition and table, as its entry names it."""
+        row = self.manifest.partitions.position(partition)
+        rows, nbytes, sha256, own_name = (
+            self._column(f"{table}_{name}")[row] for name in ("rows", "bytes", "sha256", "own_name")
+        )
+        file = CommittedFile(shared_name(table, partition), rows, nbytes, sha256.hex())
+        return replace(file, path=content_name(file)) if own_name else file
+
+    def counts(self, partition: int) -> Counts:
+        """The counts of a partition."""
+        text = self._column("counts")[self.manifest.partitions.position(partition)]
+        return counts_of({"counts": json.loads(text)})
+
+    def entry(self, partition: int, facts: "FactsRows") -> CommitEntry:
+        """The entry of a partition."""
+        counts, files = self.counts(partition), self.files(partition)
+        return CommitEntry(partition, self._fingerprint, SCHEMA_VERSION, files, counts, facts.of(partition))
+
+
+class FactsRows:
+    """The facts of a manifest's partitions."""
+
+    def __init__(self, manifest: Manifest, raw: bytes) -> None:
+        self._manifest = manifest
+        self._facts = pq.read_table(pa.BufferReader(raw), columns=["facts"])["facts"].combine_chunks()
+
+    def of(self, partition: int) -> Mapping[str, Any]:
+        """The facts of one partition."""
+        facts: dict[str, Any] = json.loads(self._facts[self._manifest.partitions.position(partition)].as_py())
+        return facts
 
 
 class VersionReader:
@@ -54,7 +108,7 @@ class VersionReader:
 
     def numbers(self) -> list[int]:
         """The versions whose documents are there, ascending."""
-        matches = (VERSION_NAME.fullmatch(found.key) for found in self._store.list_objects(FOLDER))
+        matches = (VERSION_NAME.fullmatch(document.key) for document in self._store.list_objects(FOLDER))
         return sorted(int(match["number"]) for match in matches if match)
 
     def read(self, number: int) -> Version:
@@ -81,23 +135,20 @@ class VersionReader:
 
     def rows(self, version: Version, manifest: Manifest) -> ManifestRows:
         """The entries of a manifest."""
-        made = lambda raw: ManifestRows(version.fingerprint, manifest, raw)  # noqa: E731
-        return self._cached(self._rows, manifest.entries, made)
+        return self._cached(self._rows, manifest.entries, lambda raw: ManifestRows(version.fingerprint, manifest, raw))
 
     def facts(self, manifest: Manifest) -> FactsRows:
         """The facts of a manifest's partitions."""
         return self._cached(self._facts, manifest.facts, lambda raw: FactsRows(manifest, raw))
 
-    def _cached(self, kept: "OrderedDict[str, T]", file: StoredFile, made: Callable[[bytes], T]) -> T:
-        if (found := kept.get(file.sha256)) is not None:
-            return found
-        found = made(self.raw(file))
-        kept[file.sha256] = found
-        while len(kept) > _KEPT:
-            kept.popitem(last=False)
-        return found
+    def _cached(self, recent: OrderedDict[str, T], file: CommittedFile, read: Callable[[bytes], T]) -> T:
+        if file.sha256 not in recent:
+            recent[file.sha256] = read(self.raw(file))
+            while len(recent) > _KEPT:
+                recent.popitem(last=False)
+        return recent[file.sha256]
 
-    def raw(self, file: StoredFile) -> bytes:
+    def raw(self, file: CommittedFile) -> bytes:
         """The bytes of a manifest or its facts. Raises CorruptDataError for other bytes than the version names."""
         raw, path = self._store.get(file.path), self._store.folder / file.path
         if raw is None:

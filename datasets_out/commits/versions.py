@@ -12,7 +12,6 @@ ask their failed rows again (datasets_out.compaction.reopening); where a version
 entry in `commits/` can be made again from its rows. Price: a partition takes some 300 bytes, and 5 a seed of facts.
 """
 
-import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from foil.datasets_out.commits.encoding import seal, unseal
-from foil.datasets_out.commits.entries import CommitEntry, CommittedFile, content_name, shared_name
+from foil.datasets_out.commits.entries import CommitEntry, CommittedFile, shared_name
 from foil.datasets_out.commits.schema import SCHEMA_VERSION, TABLES
 from foil.engine.errors import CorruptDataError
 from foil.engine.flow.progress import Counts, counts_of, total
@@ -103,12 +102,12 @@ class PartitionRanges:
         for first, last in self.pairs:
             yield from range(first, last + 1)
 
-    def without(self, others: "PartitionRanges") -> "PartitionRanges":
-        """What of this set is not in the others."""
+    def without(self, removed: "PartitionRanges") -> "PartitionRanges":
+        """What of this set is not removed."""
         pairs = []
         for start, last in self.pairs:
-            first, place = start, max(0, bisect_right(others.pairs, (start, start)) - 1)
-            for begin, end in islice(others.pairs, place, None):
+            first, place = start, max(0, bisect_right(removed.pairs, (start, start)) - 1)
+            for begin, end in islice(removed.pairs, place, None):
                 if begin > last:
                     break
                 if begin > first:
@@ -128,22 +127,12 @@ NO_PARTITIONS = PartitionRanges(())
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file that a version names: where it lies, its bytes, and what they must be."""
-
-    path: str
-    rows: int
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
 class Manifest:
     """Two files that hold the entries of `partitions`, and their facts."""
 
     partitions: PartitionRanges = field(compare=False)
-    entries: StoredFile
-    facts: StoredFile
+    entries: CommittedFile
+    facts: CommittedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +144,8 @@ class Pack:
 
     first: int
     last: int
-    files: Mapping[str, StoredFile]
-    ids: StoredFile | None = None
+    files: Mapping[str, CommittedFile]
+    ids: CommittedFile | None = None
 
 
 @dataclass(frozen=True)
@@ -198,7 +187,7 @@ class Version:
         """The manifest with the entry of one of its partitions."""
         return next(manifest for manifest in self.manifests if partition in manifest.partitions)
 
-    def files(self) -> Iterator[StoredFile]:
+    def files(self) -> Iterator[CommittedFile]:
         """Every file that it names, those of partitions aside."""
         for manifest in self.manifests:
             yield from (manifest.entries, manifest.facts)
@@ -253,7 +242,7 @@ def _files_of(pack: Pack) -> dict[str, list[Any]]:
     return {name: _listed(file) for name, file in files.items()}
 
 
-def _listed(file: StoredFile) -> list[Any]:
+def _listed(file: CommittedFile) -> list[Any]:
     return [file.rows, file.bytes, file.sha256]
 
 
@@ -297,10 +286,10 @@ def _version_of(body: Mapping[str, Any]) -> Version:
     )
 
 
-def _stored(name: str, rows: int, nbytes: int, sha256: str) -> StoredFile:
+def _stored(name: str, rows: int, nbytes: int, sha256: str) -> CommittedFile:
     if not _SHA256.fullmatch(sha256):
         raise ValueError(f"{sha256!r} is no sha256")
-    return StoredFile(name.format(sha256), int(rows), int(nbytes), sha256)
+    return CommittedFile(name.format(sha256), int(rows), int(nbytes), sha256)
 
 
 def encode_manifest(entries: Sequence[CommitEntry]) -> tuple[Manifest, dict[str, bytes]]:
@@ -317,7 +306,7 @@ def encode_manifest(entries: Sequence[CommitEntry]) -> tuple[Manifest, dict[str,
     facts = {"partition": partitions, "facts": [canonical_json(entry.facts) for entry in entries]}
     blobs = {"manifest": _parquet(pa.table(columns, _MANIFEST)), "facts": _parquet(pa.table(facts, _FACTS))}
     stored = [
-        StoredFile(f"{FOLDER}/{kind}-{sha256_hex(blob)}.parquet", len(entries), len(blob), sha256_hex(blob))
+        CommittedFile(f"{FOLDER}/{kind}-{sha256_hex(blob)}.parquet", len(entries), len(blob), sha256_hex(blob))
         for kind, blob in blobs.items()
     ]
     manifest = Manifest(PartitionRanges.of(partitions), *stored)
@@ -332,56 +321,6 @@ def _parquet(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", use_dictionary=["counts"], write_statistics=False)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
-
-
-class ManifestRows:
-    """The entries of a manifest, made one at a time. `raw` must have the sha256 that the version names."""
-
-    def __init__(self, fingerprint: str, manifest: Manifest, raw: bytes) -> None:
-        self._fingerprint, self.manifest = fingerprint, manifest
-        self._table = pq.read_table(pa.BufferReader(raw))
-        self._columns: dict[str, list[Any]] = {}
-
-    def _column(self, name: str) -> list[Any]:
-        if name not in self._columns:
-            self._columns[name] = self._table[name].to_pylist()
-        return self._columns[name]
-
-    def files(self, partition: int) -> dict[str, CommittedFile]:
-        """The files of a partition, as its entry names them."""
-        return {table: self.file(table, partition) for table in TABLES}
-
-    def file(self, table: str, partition: int) -> CommittedFile:
-        """The file of a partition and table, as its entry names it."""
-        row = self.manifest.partitions.position(partition)
-        rows, nbytes, sha256, own_name = (
-            self._column(f"{table}_{name}")[row] for name in ("rows", "bytes", "sha256", "own_name")
-        )
-        file = CommittedFile(shared_name(table, partition), rows, nbytes, sha256.hex())
-        return replace(file, path=content_name(file)) if own_name else file
-
-    def counts(self, partition: int) -> Counts:
-        """The counts of a partition."""
-        text = self._column("counts")[self.manifest.partitions.position(partition)]
-        return counts_of({"counts": json.loads(text)})
-
-    def entry(self, partition: int, facts: "FactsRows") -> CommitEntry:
-        """The entry of a partition."""
-        counts, files = self.counts(partition), self.files(partition)
-        return CommitEntry(partition, self._fingerprint, SCHEMA_VERSION, files, counts, facts.of(partition))
-
-
-class FactsRows:
-    """The facts of a manifest's partitions."""
-
-    def __init__(self, manifest: Manifest, raw: bytes) -> None:
-        self._manifest = manifest
-        self._facts = pq.read_table(pa.BufferReader(raw), columns=["facts"])["facts"].combine_chunks()
-
-    def of(self, partition: int) -> Mapping[str, Any]:
-        """The facts of one partition."""
-        facts: dict[str, Any] = json.loads(self._facts[self._manifest.partitions.position(partition)].as_py())
-        return facts
 
 
 def first_version(fingerprint: str) -> Version:

@@ -20,11 +20,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from foil.datasets_out.commits.encoding import RowWriter, read_rows
+from foil.datasets_out.commits.entries import CommittedFile
 from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.commits.schema import RECORD_IDS, TABLES, record_key
 from foil.datasets_out.commits.snapshot import Snapshot
 from foil.datasets_out.commits.stored_rows import StoredSpan, TablePart
-from foil.datasets_out.commits.versions import Pack, PartitionRanges, StoredFile, Version, ids_name, pack_name
+from foil.datasets_out.commits.versions import Pack, PartitionRanges, Version, ids_name, pack_name
 from foil.datasets_out.compaction.folding import fold
 from foil.engine.crash_points import crash_point
 from foil.engine.errors import CorruptDataError
@@ -75,17 +76,17 @@ def compact(log: CommitLog, target_bytes: int = TARGET_MB << 20) -> Compaction:
     Packs of less than half of that are packed anew with their neighbours. Raises CommitError or OSError if the storage
     fails, CorruptDataError for a file that is not as it was committed.
     """
-    version, made = fold(log), 0
+    version, count = fold(log), 0
     while version and (groups := list(islice(_groups(log, version, target_bytes), _PACKS_A_VERSION))):
         snapshot = _snapshot(log, version)
         packs = [_pack(log, _Rows(snapshot, group, group[0][0].first, group[-1][0].last)) for group in groups]
         crash_point("compact.placed")
-        kept = [old for old in version.packs if not any(new.first <= old.first <= new.last for new in packs)]
-        ordered = sorted([*kept, *packs], key=lambda pack: pack.first)
-        made += len(packs) * log.put_version(replace(version, number=version.number + 1, packs=tuple(ordered)))
+        remaining = [old for old in version.packs if not any(new.first <= old.first <= new.last for new in packs)]
+        ordered = sorted([*remaining, *packs], key=lambda pack: pack.first)
+        count += len(packs) * log.reader.put_version(replace(version, number=version.number + 1, packs=tuple(ordered)))
         crash_point("compact.entered")
-        version = log.version()
-    return Compaction(version.number, made, len(version.packed)) if version else Compaction(0, 0, 0)
+        version = log.reader.version()
+    return Compaction(version.number, count, len(version.packed)) if version else Compaction(0, 0, 0)
 
 
 def compact_run(out: Path, target_bytes: int) -> Compaction:
@@ -100,12 +101,12 @@ def packs_without(log: CommitLog, version: Version, leaving: PartitionRanges) ->
     snapshot = _snapshot(log, version)
     for pack in version.packs:
         whole = PartitionRanges([(pack.first, pack.last)])
-        kept = whole.without(leaving)
-        if len(kept) == len(whole):
+        remaining = whole.without(leaving)
+        if len(remaining) == len(whole):
             yield pack
             continue
         unit = tuple(StoredSpan(pack.first, pack.last, pack.files[table]) for table in TABLES)
-        yield from (_pack(log, _Rows(snapshot, [unit], first, last)) for first, last in kept.pairs)
+        yield from (_pack(log, _Rows(snapshot, [unit], first, last)) for first, last in remaining.pairs)
 
 
 async def _compact_held(log: CommitLog, target_bytes: int) -> Compaction:
@@ -149,7 +150,7 @@ def _pack(log: CommitLog, rows: _Rows) -> Pack:
     return Pack(rows.first, rows.last, files, _put_ids(log, rows))
 
 
-def _put_ids(log: CommitLog, rows: _Rows) -> StoredFile:
+def _put_ids(log: CommitLog, rows: _Rows) -> CommittedFile:
     """Puts the filter of the ids of all records."""
     keys: set[str] = set()
     for _, table, column in RECORD_IDS:
@@ -157,16 +158,16 @@ def _put_ids(log: CommitLog, rows: _Rows) -> StoredFile:
             ids = part.read([column], checked=True)[column].unique().to_pylist()
             keys.update(map(record_key, ids))
     blob = bloom_filter.encode(keys)
-    file = StoredFile(ids_name(sha256_hex(blob)), len(keys), len(blob), sha256_hex(blob))
-    log.put_content(file.path, blob)
+    file = CommittedFile(ids_name(sha256_hex(blob)), len(keys), len(blob), sha256_hex(blob))
+    log.files.put_content(file.path, blob)
     return file
 
 
-def _pack_table(log: CommitLog, table: str, rows: _Rows) -> StoredFile:
+def _pack_table(log: CommitLog, table: str, rows: _Rows) -> CommittedFile:
     for span in rows.spans(table):
-        if fault := log.find_fault(span.file):
+        if fault := log.files.find_fault(span.file):
             raise CorruptDataError(f"{log.out / span.file.path} is {fault}; `foil verify` names all that is damaged")
-    with tempfile.TemporaryDirectory(prefix="pack-", dir=log.scratch()) as folder:
+    with tempfile.TemporaryDirectory(prefix="pack-", dir=log.files.scratch()) as folder:
         path = Path(folder) / f"{table}.parquet"
         with RowWriter(path, TABLES[table]) as writer:
             for part in rows.parts(table):
@@ -174,8 +175,8 @@ def _pack_table(log: CommitLog, table: str, rows: _Rows) -> StoredFile:
         _compare(log, table, rows.parts(table), path)
         with path.open("rb") as stream:
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-        file = StoredFile(pack_name(table, sha256), writer.rows, path.stat().st_size, sha256)
-        log.put_file(file.path, path)
+        file = CommittedFile(pack_name(table, sha256), writer.rows, path.stat().st_size, sha256)
+        log.files.put_file(file.path, path)
     return file
 
 

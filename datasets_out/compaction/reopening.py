@@ -31,7 +31,7 @@ def reopen_failed(out: Path) -> int:
     version = fold(log)
     if version is None or _is_pending(version):
         return 0
-    entries = [log.folded_entry(version, partition) for partition in version.partitions]
+    entries = [log.reader.folded_entry(version, partition) for partition in version.partitions]
     failed = PartitionRanges.of(entry.partition for entry in entries if entry.counts.seeds["failed"])
     if not len(failed):
         return 0
@@ -39,11 +39,11 @@ def reopen_failed(out: Path) -> int:
     crash_point("reopen.folded")
     take_snapshot(out, f"before-retry-{len(version.reopened) + 1}")
     crash_point("reopen.kept")
-    kept = [entry for entry in entries if entry.partition not in failed]
-    manifests = list(_manifests(log, version, failed, kept))
+    staying = [entry for entry in entries if entry.partition not in failed]
+    manifests = list(_manifests(log, version, failed, staying))
     packs = list(packs_without(log, version, failed))
     crash_point("reopen.placed")
-    log.put_version(without(version, failed, kept, manifests, packs))
+    log.reader.put_version(without(version, failed, staying, manifests, packs))
     crash_point("reopen.entered")
     return len(failed)
 
@@ -54,7 +54,7 @@ def _is_pending(version: Version) -> bool:
 
 
 def _manifests(
-    log: CommitLog, version: Version, failed: PartitionRanges, kept: list[CommitEntry]
+    log: CommitLog, version: Version, failed: PartitionRanges, staying: list[CommitEntry]
 ) -> Iterator[Manifest]:
     """The manifests without the failed partitions; those that are new are put."""
     for manifest in version.manifests:
@@ -62,22 +62,22 @@ def _manifests(
         if len(rest) == len(manifest.partitions):
             yield manifest
         elif len(rest):
-            new, files = encode_manifest([entry for entry in kept if entry.partition in rest])
+            new, files = encode_manifest([entry for entry in staying if entry.partition in rest])
             for name, blob in files.items():
-                log.put_content(name, blob)
+                log.files.put_content(name, blob)
             yield new
 
 
 def _check(out: Path, log: CommitLog, version: Version, failed: PartitionRanges) -> None:
     """Raises UsageError for partitions whose replies are gone from the journal."""
-    if left := [name for name in map(entry_name, failed) if name in set(log.names("commits"))]:
-        raise UsageError(f"{left[0]} of {out} stands though version {version.number} holds it; run again")
+    if standing := [name for name in map(entry_name, failed) if name in set(log.files.names("commits"))]:
+        raise UsageError(f"{standing[0]} of {out} stands though version {version.number} holds it; run again")
     journal = JournalIndex(log.store)
     journal.look()
     for partition in failed:
-        topics = log.topics_of(log.folded_entry(version, partition), version)
-        asked = {call.request_id for topic in topics for call in topic.calls}
-        if missing := asked - journal.stored(partition).keys():
+        topics = log.reader.topics_of(log.reader.folded_entry(version, partition), version)
+        request_ids = {call.request_id for topic in topics for call in topic.calls}
+        if missing := request_ids - journal.stored(partition).keys():
             raise UsageError(
                 f"{len(missing)} replies of partition {partition} of {out} are not in its journal any more "
                 "(`foil gc`), and would be paid for again; run the job into another `out`"

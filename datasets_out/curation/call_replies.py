@@ -32,11 +32,11 @@ class CallReplies:
         return self._replies.get(request.id)
 
     def _read(self) -> dict[str, Reply]:
-        found: dict[str, Reply] = {}
+        replies: dict[str, Reply] = {}
         for part in load_snapshot(self._out, self._snapshot).parts("calls"):
             rows = part.read([*_COLUMNS, "task"])
-            wanted = rows.filter(pc.starts_with(rows.column("task"), self._tasks)).select(_COLUMNS)
-            for row in wanted.to_pylist():
+            matches = rows.filter(pc.starts_with(rows.column("task"), self._tasks)).select(_COLUMNS)
+            for row in matches.to_pylist():
                 text, request_id = row.pop("reply_text"), row["request_id"]
-                found.setdefault(request_id, Reply(**row, text=text, reused=True))
-        return found
+                replies.setdefault(request_id, Reply(**row, text=text, reused=True))
+        return replies

@@ -35,7 +35,7 @@ class _Chosen:
     """The ids that a choice takes out, by reason, and those that it holds out."""
 
     out: dict[str, str]
-    held: frozenset[str]
+    heldout: frozenset[str]
 
 
 def filter_run(source: Snapshot, into: Path, choice: Choice) -> DerivedRun:
@@ -50,7 +50,7 @@ def filter_run(source: Snapshot, into: Path, choice: Choice) -> DerivedRun:
     def change(topic: Topic) -> Topic:
         if reason := chosen.out.get(topic.id):
             return taken_out(topic, "filter", reason, evidence[reason])
-        if topic.id in chosen.held and topic.attributes.get("split") != "heldout":
+        if topic.id in chosen.heldout and topic.attributes.get("split") != "heldout":
             return replace(topic, attributes={**topic.attributes, "split": "heldout"})
         return topic
 
@@ -83,18 +83,18 @@ def _choose(source: Snapshot, choice: Choice) -> _Chosen:
             'many, or none); give a condition such as "list_contains(...)" or "len(...) > 0"'
         )
     out = {row["topic_id"]: "filtered" for row in rows if not row["wanted"]}
-    wanted = [(row["topic_id"], row["value"]) for row in rows if row["wanted"]]
-    if not wanted:
+    chosen = [(row["topic_id"], row["value"]) for row in rows if row["wanted"]]
+    if not chosen:
         raise UsageError(
             f"no accepted topic of {source.out} is left by {choice.where or 'nothing'}; look with `foil sql`"
         )
     if choice.balance:
-        if len({value for _, value in wanted}) == 1:
+        if len({value for _, value in chosen}) == 1:
             raise UsageError(
-                f"all {len(wanted):,} topics have one value of {choice.balance}, {wanted[0][1]}: there is nothing to "
+                f"all {len(chosen):,} topics have one value of {choice.balance}, {chosen[0][1]}: there is nothing to "
                 "balance; `foil sql` shows what topics differ in"
             )
-        out |= dict.fromkeys(_too_many(wanted, choice.at_most), "balanced")
+        out |= dict.fromkeys(_too_many(chosen, choice.at_most), "balanced")
     return _Chosen(out, frozenset(row["topic_id"] for row in rows if row["held"]))
 
 
@@ -113,14 +113,14 @@ def _too_many(topics: Iterable[tuple[str, str | None]], at_most: int | None) -> 
 
 def _resolve(source: Snapshot, names: Sequence[str]) -> list[str]:
     table = run_sql(source.out, "SELECT topic_id FROM topics", snapshot=source.name or None)
-    known = table.column("topic_id").to_pylist()
-    exact, found = set(known), list[str]()
+    ids = table.column("topic_id").to_pylist()
+    exact, resolved = set(ids), list[str]()
     for name in names:
-        matches = [name] if name in exact else [each for each in known if each.startswith(name)]
+        matches = [name] if name in exact else [each for each in ids if each.startswith(name)]
         if len(matches) != 1 or (name not in exact and len(name) < SHORTEST_PREFIX):
             raise UsageError(
                 f"{name!r} is the beginning of {len(matches)} topic ids of {source.out}; give one id, or at least "
                 f"{SHORTEST_PREFIX} characters that only it begins with"
             )
-        found += matches
-    return found
+        resolved += matches
+    return resolved

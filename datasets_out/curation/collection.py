@@ -50,28 +50,28 @@ def collect(out: Path, journal_days: float, *, dry_run: bool) -> list[Garbage]:
 async def _collect(out: Path, journal_days: float, *, dry_run: bool) -> list[Garbage]:
     log = CommitLog(out)
     async with hold(log.store, takeover=False) as lease:
-        found = [*_loose_files(out), *_old_journals(out, journal_days)]
-        for folder in {garbage.path.parent for garbage in found}:
+        files = [*_loose_files(out), *_old_journals(out, journal_days)]
+        for folder in {garbage.path.parent for garbage in files}:
             inside(out, folder)
-        for garbage in () if dry_run else found:
+        for garbage in () if dry_run else files:
             await lease.check()
             _remove(log, garbage.path)
-        return found
+        return files
 
 
 def _loose_files(out: Path) -> Iterator[Garbage]:
     log, now = CommitLog(out), time.time()
     entries, needed = log.entries(), _needed(log)
-    packed = {file.path for entry in (*entries, *log.entries_before()) for file in entry.files.values()} - needed
+    packed = {file.path for entry in (*entries, *log.reader.entries_before()) for file in entry.files.values()} - needed
     for path in sorted((out / DRAFTS).glob("*")):
         if path.is_file():
             yield Garbage("staging", path, path.stat().st_size)
     for folder in ("orphans", FOLDER, *(f"data/{table}" for table in TABLES)):
-        for found in log.objects(folder):
-            kind = _kind(found.key, packed)
-            settled = kind == "orphan" or now - found.modified >= _DAY_S
-            if found.key not in needed and settled and not VERSION_NAME.fullmatch(found.key):
-                yield Garbage(kind, out / found.key, found.bytes)
+        for stored in log.files.objects(folder):
+            kind = _kind(stored.key, packed)
+            settled = kind == "orphan" or now - stored.modified >= _DAY_S
+            if stored.key not in needed and settled and not VERSION_NAME.fullmatch(stored.key):
+                yield Garbage(kind, out / stored.key, stored.bytes)
 
 
 def _kind(name: str, packed: Collection[str]) -> str:
@@ -82,7 +82,7 @@ def _kind(name: str, packed: Collection[str]) -> str:
 
 def _needed(log: CommitLog) -> set[str]:
     """The files that hold what is committed now, what a snapshot names, or what was asked again: its replies count."""
-    needed = {file.path for file in log.files_before()}
+    needed = {file.path for file in log.reader.files_before()}
     for name in (None, *snapshot_names(log.out)):
         snapshot = load_snapshot(log.out, name)
         needed |= {span.file.path for table in TABLES for span in snapshot.spans(table)}
@@ -101,4 +101,4 @@ def _remove(log: CommitLog, path: Path) -> None:
     if path.parent == log.out / DRAFTS:
         path.unlink(missing_ok=True)
     else:
-        log.delete([path.relative_to(log.out).as_posix()])
+        log.files.delete([path.relative_to(log.out).as_posix()])

@@ -13,12 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foil.datasets_out.commits.log import CommitLog
-from foil.datasets_out.commits.merge import as_paid
-from foil.datasets_out.commits.origins import put_sources
-from foil.datasets_out.commits.snapshot import Snapshot, read_partitions, take_snapshot
+from foil.datasets_out.commits.snapshot import Snapshot, read_partitions
+from foil.datasets_out.curation.merge import as_paid
+from foil.datasets_out.curation.origins import end_derived, open_derived
 from foil.engine.errors import UsageError
-from foil.engine.ids import canonical_json, sha256_hex
 from foil.engine.topic import Topic, Verdict
 
 Change = Callable[[Topic], Topic]
@@ -43,9 +41,7 @@ def write_derived(source: Snapshot, into: Path, name: str, identity: Mapping[str
             f"{into} is the run itself; a run is never changed in place, so give the new one another folder"
         )
     job = {name: identity, "of": source.digest}
-    log = CommitLog(into)
-    log.open(sha256_hex(canonical_json(job))[:32], job)
-    put_sources(log, [source])
+    log = open_derived(into, job, [source])
     committed, total = set(log.partitions()), Counter[str]()
     for index, (topics, entry) in enumerate(zip(read_partitions(source), source.entries(), strict=True)):
         if index not in committed:
@@ -55,9 +51,7 @@ def write_derived(source: Snapshot, into: Path, name: str, identity: Mapping[str
             facts = {**entry.facts, name: dict(sorted(counts.items())), "of_partition": entry.partition}
             log.commit(index, [as_paid(topic) for topic in new], facts)
         total.update(log.entry(index).facts[name])
-    sums = log.sums()
-    log.put_plan({"seeds": sums.counts.seeds.total(), "partitions": sums.partitions})
-    return DerivedRun(take_snapshot(into, name), total)
+    return DerivedRun(end_derived(log, name), total)
 
 
 def taken_out(topic: Topic, by: str, reason: str, evidence: str) -> Topic:

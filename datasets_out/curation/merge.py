@@ -19,11 +19,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from foil.datasets_out.commits.log import CommitLog
-from foil.datasets_out.commits.origins import put_sources
-from foil.datasets_out.commits.snapshot import Snapshot, read_partitions, take_snapshot
+from foil.datasets_out.commits.snapshot import Snapshot, read_partitions
+from foil.datasets_out.curation.origins import end_derived, open_derived
 from foil.engine.errors import UsageError
-from foil.engine.ids import canonical_json, sha256_hex
 from foil.engine.topic import Topic
 
 SNAPSHOT = "merged"
@@ -61,15 +59,13 @@ def merge(sources: Sequence[Snapshot], into: Path, repeats: RepeatFinder | None 
     job: dict[str, Any] = {"merge": [source.digest for source in sources], "of_one_id": "the first accepted"}
     if repeats:
         job["near_duplicates"] = repeats.similarity
-    log = CommitLog(into)
-    log.open(sha256_hex(canonical_json(job))[:32], job)
-    put_sources(log, sources)
-    kept, committed = _choose(sources), set(log.partitions())
+    log = open_derived(into, job, sources)
+    chosen, committed = _choose(sources), set(log.partitions())
     left_out, repeated, differing, index = Counter[str](), 0, 0, 0
     for place, source in enumerate(sources):
         for topics in read_partitions(source):
-            unknown = [topic for topic in topics if kept[topic.id].source == place]
-            equal = sum(kept[topic.id].content == _content_of(topic) for topic in topics) - len(unknown)
+            unknown = [topic for topic in topics if chosen[topic.id].source == place]
+            equal = sum(chosen[topic.id].content == _content_of(topic) for topic in topics) - len(unknown)
             repeated, differing = repeated + equal, differing + len(topics) - len(unknown) - equal
             reasons = [repeats.find(topic) if repeats else "" for topic in unknown]
             counts = Counter(filter(None, reasons))
@@ -80,9 +76,7 @@ def merge(sources: Sequence[Snapshot], into: Path, repeats: RepeatFinder | None 
             index += 1
         if repeats:
             repeats.end_run()
-    sums = log.sums()
-    log.put_plan({"seeds": sums.counts.seeds.total(), "partitions": sums.partitions})
-    return MergedRun(take_snapshot(into, SNAPSHOT), repeated, differing, left_out)
+    return MergedRun(end_derived(log, SNAPSHOT), repeated, differing, left_out)
 
 
 class _Kept(NamedTuple):
@@ -93,13 +87,13 @@ class _Kept(NamedTuple):
 
 def _choose(sources: Sequence[Snapshot]) -> dict[str, _Kept]:
     """For each id the first run in which its topic is accepted; else the first that has it."""
-    kept: dict[str, _Kept] = {}
+    chosen: dict[str, _Kept] = {}
     for place, source in enumerate(sources):
         for topic in chain.from_iterable(read_partitions(source)):
             accepted = topic.status == "accepted"
-            if topic.id not in kept or (accepted and not kept[topic.id].accepted):
-                kept[topic.id] = _Kept(place, accepted, _content_of(topic))
-    return kept
+            if topic.id not in chosen or (accepted and not chosen[topic.id].accepted):
+                chosen[topic.id] = _Kept(place, accepted, _content_of(topic))
+    return chosen
 
 
 def _content_of(topic: Topic) -> bytes:

@@ -4,12 +4,14 @@ Each source is a folder with the digest and fingerprint that it had. The documen
 run's identity: the same change of a run that was moved is the same run.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from foil.datasets_out.commits.log import CommitLog
-from foil.datasets_out.commits.snapshot import Snapshot
+from foil.datasets_out.commits.snapshot import Snapshot, take_snapshot
+from foil.engine.ids import canonical_json, sha256_hex
 
 SOURCES = "sources.json"
 
@@ -23,13 +25,28 @@ class RunSource:
     fingerprint: str
 
 
+def open_derived(into: Path, job: Mapping[str, Any], sources: Sequence[Snapshot]) -> CommitLog:
+    """The log of a run that is made of others: opened, and it says where its topics came from."""
+    log = CommitLog(into)
+    log.open(sha256_hex(canonical_json(job))[:32], job)
+    put_sources(log, sources)
+    return log
+
+
+def end_derived(log: CommitLog, name: str) -> Snapshot:
+    """The snapshot of such a run, once all of its partitions are committed."""
+    sums = log.sums()
+    log.put_plan({"seeds": sums.counts.seeds.total(), "partitions": sums.partitions})
+    return take_snapshot(log.out, name)
+
+
 def put_sources(log: CommitLog, sources: Iterable[Snapshot]) -> None:
     """Writes the document unless it is there."""
-    told = [RunSource(str(s.out.resolve()), s.digest, CommitLog(s.out).fingerprint()) for s in sources]
-    log.put_sealed(SOURCES, {"sources": [asdict(source) for source in told]})
+    runs = [RunSource(str(s.out.resolve()), s.digest, CommitLog(s.out).fingerprint()) for s in sources]
+    log.files.put_sealed(SOURCES, {"sources": [asdict(source) for source in runs]})
 
 
 def read_sources(out: Path) -> Sequence[RunSource]:
     """The sources of a run; none where it was made of seeds. Raises CorruptDataError for a changed document."""
-    body = CommitLog(out).read_sealed(SOURCES)
+    body = CommitLog(out).files.read_sealed(SOURCES)
     return [RunSource(**source) for source in body["sources"]] if body else []

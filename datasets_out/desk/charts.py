@@ -46,16 +46,16 @@ _CONFIG = {
 
 def bar_chart(rows: Rows, category: str, value: str, *, series: str = "", stacked: bool = True, title: str = "") -> str:
     """Horizontal bars of the first 24 categories, in the order of the rows; "" where nothing is above zero."""
-    kept = _first_categories(rows, category)
-    if not any(row[value] for row in kept):
+    first_rows = _first_categories(rows, category)
+    if not any(row[value] for row in first_rows):
         return ""
     encoding: dict[str, Any] = {
         "y": {"field": "label", "type": "nominal", "sort": None, "title": None},
-        "x": {"field": "value", "type": "quantitative", "title": title or value, "axis": _axis(kept, value)},
+        "x": {"field": "value", "type": "quantitative", "title": title or value, "axis": _axis(first_rows, value)},
         "color": {"value": SERIES[0]},
     }
     if series:
-        names = list(dict.fromkeys(str(row[series]) for row in kept))
+        names = list(dict.fromkeys(str(row[series]) for row in first_rows))
         scale = {
             "domain": [_short(name) for name in names],
             "range": [SERIES[n % len(SERIES)] for n in range(len(names))],
@@ -63,14 +63,14 @@ def bar_chart(rows: Rows, category: str, value: str, *, series: str = "", stacke
         encoding["color"] = {"field": "series", "type": "nominal", "scale": scale, "sort": None}
         if not stacked:
             encoding["yOffset"] = {"field": "series", "sort": None}
-    labels = _labels(kept, category)
+    labels = _labels(first_rows, category)
     data = [
         {
             "label": labels[str(row[category])],
             "value": row[value] or 0,
             "series": _short(row[series]) if series else "",
         }
-        for row in kept
+        for row in first_rows
     ]
     step = {"step": 13 if series and not stacked else 22}
     return _draw({"mark": {"type": "bar"}, "height": step, "encoding": encoding}, data)
@@ -78,12 +78,13 @@ def bar_chart(rows: Rows, category: str, value: str, *, series: str = "", stacke
 
 def interval_chart(rows: Rows, category: str, value: str, low: str, high: str, *, title: str = "") -> str:
     """A point with its interval for each of the first 24 categories; rows without a value are left out."""
-    kept = [row for row in _first_categories(rows, category) if row[value] is not None]
-    if not kept:
+    first_rows = [row for row in _first_categories(rows, category) if row[value] is not None]
+    if not first_rows:
         return ""
-    labels = _labels(kept, category)
+    labels = _labels(first_rows, category)
     data = [
-        {"label": labels[str(row[category])], "value": row[value], "low": row[low], "high": row[high]} for row in kept
+        {"label": labels[str(row[category])], "value": row[value], "low": row[low], "high": row[high]}
+        for row in first_rows
     ]
     y = {"field": "label", "type": "nominal", "sort": None, "title": None}
     x = {"type": "quantitative", "title": title or value, "axis": {"tickCount": 5}}
@@ -128,7 +129,7 @@ def _labels(rows: Rows, category: str) -> dict[str, str]:
     """Category to its label; those whose short names are equal get a number."""
     labels: dict[str, str] = {}
     for name in dict.fromkeys(str(row[category]) for row in rows):
-        short, taken = _short(name), set(labels.values())
-        places = (f"{short} ({number})" for number in range(2, len(taken) + 3))
-        labels[name] = short if short not in taken else next(label for label in places if label not in taken)
+        short, used = _short(name), set(labels.values())
+        places = (f"{short} ({number})" for number in range(2, len(used) + 3))
+        labels[name] = short if short not in used else next(label for label in places if label not in used)
     return labels

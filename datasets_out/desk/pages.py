@@ -38,7 +38,7 @@ NUMBER_FORMATS: dict[str, str] = {
 @cache
 def environment() -> Environment:
     """The templates, with escaping always on; an unknown name in a template is an error."""
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -47,8 +47,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     for each in (cell, column_words, number_columns, is_long, drawing, dots):
-        made.filters[each.__name__] = each
-    return made
+        templates.filters[each.__name__] = each
+    return templates
 
 
 def render(template: str, **values: Any) -> str:

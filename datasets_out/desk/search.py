@@ -22,7 +22,7 @@ FACET_COUNTS = " UNION ALL ".join(
 FACET_SQL = f"SELECT * FROM ({FACET_COUNTS}) ORDER BY facet, topics DESC, value"
 
 
-def _list_sql(where: str, first: int) -> str:
+def _list_sql(condition: str, first: int) -> str:
     return f"""
 WITH judged AS (
     SELECT partition, topic_id, bool_or(starts_with(validator, 'judge') AND (outcome <> 'pass' OR reason IN
@@ -37,7 +37,7 @@ FROM topics t LEFT JOIN judged j USING (partition, topic_id) LEFT JOIN noted n U
 LEFT JOIN (SELECT partition, topic_id, min(validator) AS validator, min(evidence) AS evidence
            FROM rejects GROUP BY ALL) r
     USING (partition, topic_id)
-WHERE {where}
+WHERE {condition}
 ORDER BY flag <> '' DESC, objected DESC, t.partition, md5(t.topic_id) LIMIT {PAGE_ROWS} OFFSET {first}
 """
 
@@ -75,8 +75,8 @@ class TopicSearch:
             conditions.append(f"t.topic_id IN (SELECT unnest(string_split({quoted(' '.join(having_words))}, ' ')))")
         marks = {"judge": "j.objected", "note": "n.note IS NOT NULL", "flag": "n.flag <> ''"}
         conditions += [marks[self.mark]] if self.mark in marks else []
-        where = " AND ".join(conditions) or "true"
-        return _list_sql(where, (self.page - 1) * PAGE_ROWS)
+        condition = " AND ".join(conditions) or "true"
+        return _list_sql(condition, (self.page - 1) * PAGE_ROWS)
 
 
 def read_search(values: Mapping[str, str]) -> TopicSearch:
@@ -97,7 +97,7 @@ def quoted(text: str) -> str:
 
 def facets(rows: list[dict[str, Any]]) -> dict[str, list[tuple[str, int]]]:
     """Facet to its values with their numbers of topics, the commonest first."""
-    found: dict[str, list[tuple[str, int]]] = {name: [] for name in FACETS}
+    values_of: dict[str, list[tuple[str, int]]] = {name: [] for name in FACETS}
     for row in rows:
-        found[row["facet"]].append((row["value"], row["topics"]))
-    return found
+        values_of[row["facet"]].append((row["value"], row["topics"]))
+    return values_of

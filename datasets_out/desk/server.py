@@ -89,18 +89,18 @@ class DeskPages:
         """Facets, words, and a page of topics."""
         search = read_search(request.query_params)
         rows = self.run.search(search)
-        found = rows[0]["found"] if rows else 0
-        shown = {**search.chosen, "q": search.words, "mark": search.mark}
+        matches = rows[0]["found"] if rows else 0
+        fields = {**search.chosen, "q": search.words, "mark": search.mark}
         return self.page(
             "topics.html.j2",
             "/topics",
             search=search,
             rows=rows,
-            found=found,
-            pages=max(1, -(-found // PAGE_ROWS)),
+            found=matches,
+            pages=max(1, -(-matches // PAGE_ROWS)),
             facets=self.run.facets(),
             marks=MARKS,
-            link=urlencode({name: value for name, value in shown.items() if value}),
+            link=urlencode({name: value for name, value in fields.items() if value}),
         )
 
     def topic(self, request: Request) -> Response:

@@ -36,8 +36,8 @@ class _PartitionTexts:
 
     def find(self, words: Sequence[bytes]) -> list[str]:
         """The ids of the topics that have all words."""
-        first, *others = sorted(words, key=len, reverse=True)
-        return [self.topic_ids[n] for n in self._having(first) if all(self._has(n, word) for word in others)]
+        first, *rest = sorted(words, key=len, reverse=True)
+        return [self.topic_ids[n] for n in self._having(first) if all(self._has(n, word) for word in rest)]
 
     def _having(self, word: bytes) -> Iterator[int]:
         place = self.texts.find(word)

@@ -131,9 +131,9 @@ def principal_components(vectors: Vectors, count: int = 2) -> Vectors:
 def nearest(vectors: Vectors) -> NDArray[np.int32]:
     """[texts, up to 5]: the rows with the largest cosine to each row, itself left out."""
     count = min(NEIGHBOURS, len(vectors) - 1)
-    found = np.empty((len(vectors), count), np.int32)
+    neighbours = np.empty((len(vectors), count), np.int32)
     for begin in range(0, len(vectors), _BLOCK):
         block = vectors[begin : begin + _BLOCK] @ vectors.T
         block[np.arange(len(block)), np.arange(begin, begin + len(block))] = -np.inf
-        found[begin : begin + len(block)] = np.argsort(-block, axis=1, kind="stable")[:, :count]
-    return found
+        neighbours[begin : begin + len(block)] = np.argsort(-block, axis=1, kind="stable")[:, :count]
+    return neighbours

@@ -143,10 +143,12 @@ def _comparison(intent: Intent, partner: Intent | None, names: Mapping[str, str]
 
 def _most_alike(intent: Intent, intents: Sequence[Intent]) -> Intent | None:
     """The other instruction that shares most words with this one, or is the same; the first of several."""
-    others = [other for other in intents if other.id != intent.id and other.instruction and intent.instruction]
-    if same := next((other for other in others if other.instruction == intent.instruction), None):
+    if not intent.instruction:
+        return None
+    candidates = [each for each in intents if each.id != intent.id and each.instruction]
+    if same := next((each for each in candidates if each.instruction == intent.instruction), None):
         return same
-    return max(others, key=lambda other: likeness(other.instruction, intent.instruction), default=None)
+    return max(candidates, key=lambda each: likeness(each.instruction, intent.instruction), default=None)
 
 
 def _passage(
@@ -172,16 +174,16 @@ def _base(passage: Passage, passages: Sequence[Passage], names: Mapping[str, str
     """What an edit is compared with, and a phrase that says so: its original, or else an earlier edit of the same."""
     if not passage.edited_from:
         return None, ""
-    for other in passages:
-        if other.id == passage.edited_from:
-            return other, f"edit of {names[other.id]}"
-    for other in passages:
-        if other.id == passage.id:
+    for candidate in passages:
+        if candidate.id == passage.edited_from:
+            return candidate, f"edit of {names[candidate.id]}"
+    for candidate in passages:
+        if candidate.id == passage.id:
             break
-        if other.edited_from == passage.edited_from:
+        if candidate.edited_from == passage.edited_from:
             return (
-                other,
-                f"edit of a text that is not in the topic; compared with {names[other.id]}, another edit of it",
+                candidate,
+                f"edit of a text that is not in the topic; compared with {names[candidate.id]}, another edit of it",
             )
     return None, "edit of a text that is not in the topic"
 
@@ -222,7 +224,7 @@ def _is_loud(verdict: Verdict) -> bool:
 
 def _said(verdict: Verdict, names: Mapping[str, str]) -> str:
     """What, why, how sure, on what evidence."""
-    what = "the topic" if verdict.scope == "topic" else names.get(verdict.scope, verdict.scope)
+    subject = "the topic" if verdict.scope == "topic" else names.get(verdict.scope, verdict.scope)
     reason = f" ({verdict.reason})" if verdict.reason else ""
     score = f", score {verdict.score:g}" if verdict.score is not None else ""
-    return f"{what}{reason}{score}{f': {verdict.evidence}' if verdict.evidence else '.'}"
+    return f"{subject}{reason}{score}{f': {verdict.evidence}' if verdict.evidence else '.'}"

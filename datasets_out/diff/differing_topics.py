@@ -102,7 +102,7 @@ def find_differing(a: Snapshot, b: Snapshot) -> tuple[DifferingTopics, Differing
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         numbers = sorted(first.keys() | second.keys())
         pairs = list(pool.map(lambda number: _compare_pair(first.get(number), second.get(number)), numbers))
-        moved = _compare_moved((of_a, of_b), [found for found, _ in pairs], pool)
+        moved = _compare_moved((of_a, of_b), [pair for pair, _ in pairs], pool)
     matches = [match for _, match in (*pairs, moved)]
     equal = sum(part.topics for part in of_a if part.sha256 in shared)
     counts = {
@@ -111,7 +111,7 @@ def find_differing(a: Snapshot, b: Snapshot) -> tuple[DifferingTopics, Differing
         "both": equal + sum(len(match.rows[0]) for match in matches),
         "alike": equal + sum(match.alike for match in matches),
     }
-    rows = [_joined_rows([found[side].rows for found, _ in (*pairs, moved)]) for side in (0, 1)]
+    rows = [_joined_rows([pair[side].rows for pair, _ in (*pairs, moved)]) for side in (0, 1)]
     return DifferingTopics(a, rows[0]), DifferingTopics(b, rows[1]), counts
 
 
@@ -138,16 +138,16 @@ def _compare_pair(a: _Partition | None, b: _Partition | None) -> tuple[tuple[_Fo
     digests = [digest_topics(each) for each in tables]
     match = _match(*digests)
     first, second = (
-        _found(part.place if part else 0, rows, own, here, match)
-        for part, rows, own, here in zip((a, b), tables, digests, match.rows, strict=True)
+        _found(part.place if part else 0, rows, own, shared, match)
+        for part, rows, own, shared in zip((a, b), tables, digests, match.rows, strict=True)
     )
     return (first, second), match
 
 
-def _found(place: int, tables: Mapping[str, pa.Table], own: TopicDigests, here: Places, match: _Match) -> _Found:
-    rows = {table: _rows_of(table, tables[table], own.topics[here[match.unlike[table]]]) for table in COLUMNS}
+def _found(place: int, tables: Mapping[str, pa.Table], own: TopicDigests, shared: Places, match: _Match) -> _Found:
+    rows = {table: _rows_of(table, tables[table], own.topics[shared[match.unlike[table]]]) for table in COLUMNS}
     alone = np.ones(len(own.topics), bool)
-    alone[here] = False
+    alone[shared] = False
     return _Found(rows, own.take(alone), np.full(int(alone.sum()), place))
 
 
@@ -159,31 +159,31 @@ def _compare_moved(
     """The topics that found no partner in their pair of partitions: among them all, or they are in one run alone."""
     digests = [join_digests([pair[side].alone for pair in pairs]) for side in (0, 1)]
     match = _match(*digests)
-    found = []
-    for side, (own, here) in enumerate(zip(digests, match.rows, strict=True)):
+    results = []
+    for side, (own, shared) in enumerate(zip(digests, match.rows, strict=True)):
         places = np.concatenate([np.empty(0, np.int64), *(pair[side].places for pair in pairs)])
         alike = np.zeros(len(places), bool)
-        alike[here[~match.unlike["topics"]]] = True
-        wanted = {table: here[match.unlike[table]] for table in COLUMNS} | {"topics": np.flatnonzero(~alike)}
-        found.append(_Found(_read_topics(partitions[side], own.topics, places, wanted, pool), own, places))
-    return (found[0], found[1]), match
+        alike[shared[~match.unlike["topics"]]] = True
+        selected = {table: shared[match.unlike[table]] for table in COLUMNS} | {"topics": np.flatnonzero(~alike)}
+        results.append(_Found(_read_topics(partitions[side], own.topics, places, selected, pool), own, places))
+    return (results[0], results[1]), match
 
 
 def _read_topics(
     partitions: Sequence[_Partition],
     topics: Hashes,
     places: Places,
-    wanted: Mapping[str, Places],
+    selected: Mapping[str, Places],
     pool: ThreadPoolExecutor,
 ) -> Rows:
     """The rows of these topics, given by their numbers in `topics`; a file that has none of them is not opened."""
 
     def read(task: tuple[str, int]) -> Rows:
         table, place = task
-        mine = wanted[table][places[wanted[table]] == place]
-        return {table: _rows_of(table, partitions[place].read(table), topics[mine])}
+        numbers = selected[table][places[selected[table]] == place]
+        return {table: _rows_of(table, partitions[place].read(table), topics[numbers])}
 
-    tasks = [(table, place) for table, rows in wanted.items() for place in np.unique(places[rows]).tolist()]
+    tasks = [(table, place) for table, rows in selected.items() for place in np.unique(places[rows]).tolist()]
     return _joined_rows(list(pool.map(read, tasks)))
 
 
@@ -202,5 +202,5 @@ def _rows_of(table: str, rows: pa.Table, topics: Hashes) -> pa.Table:
 
 def _joined_rows(parts: Sequence[Mapping[str, pa.Table]]) -> Rows:
     """The rows of all parts by table."""
-    found = {table: [part[table] for part in parts if table in part] for table in COLUMNS}
-    return {table: pa.concat_tables(rows or [_SCHEMAS[table].empty_table()]) for table, rows in found.items()}
+    tables = {table: [part[table] for part in parts if table in part] for table in COLUMNS}
+    return {table: pa.concat_tables(rows or [_SCHEMAS[table].empty_table()]) for table, rows in tables.items()}

@@ -49,42 +49,42 @@ _FOUND = pa.schema([*DIFFERENCES, *(pa.field(name, pa.int32()) for name in _PLAC
 class RunDiff:
     """All differences; `topics` counts those of A, of B, of both, and those of both alike."""
 
-    found: pa.Table
+    differences: pa.Table
     topics: dict[str, int]
     snapshots: tuple[Snapshot, Snapshot]
 
     @property
     def rows(self) -> pa.Table:
         """Every difference as a row of DIFFERENCES. Reads the texts of all instructions that differ."""
-        return self._with_texts(self.found)
+        return self._with_texts(self.differences)
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
         """Differences by kind and change, zeros too."""
-        pairs = Counter(zip(self.found["kind"].to_pylist(), self.found["change"].to_pylist(), strict=True))
+        pairs = Counter(zip(self.differences["kind"].to_pylist(), self.differences["change"].to_pylist(), strict=True))
         return {kind: {change: pairs[kind, change] for change in CHANGES} for kind in KINDS}
 
     def reasons(self) -> list[tuple[str, str, int]]:
         """How outcomes of topics changed: before, after, topics; most frequent first."""
-        outcomes = self.found.filter(pc.equal(self.found["kind"], "outcome"))
+        outcomes = self.differences.filter(pc.equal(self.differences["kind"], "outcome"))
         changed = outcomes.filter(pc.equal(outcomes["change"], "changed"))
         pairs = Counter(zip(changed["before"].to_pylist(), changed["after"].to_pylist(), strict=True))
         return [(before, after, count) for (before, after), count in pairs.most_common()]
 
     def examples(self, kind: Kind, change: Change, most: int) -> Rows:
         """The first of one kind."""
-        mask = pc.and_(pc.equal(self.found["kind"], kind), pc.equal(self.found["change"], change))
-        rows: Rows = self._with_texts(self.found.filter(mask).slice(0, most)).to_pylist()
+        mask = pc.and_(pc.equal(self.differences["kind"], kind), pc.equal(self.differences["change"], change))
+        rows: Rows = self._with_texts(self.differences.filter(mask).slice(0, most)).to_pylist()
         return rows
 
-    def _with_texts(self, found: pa.Table) -> pa.Table:
+    def _with_texts(self, rows: pa.Table) -> pa.Table:
         """The rows as DIFFERENCES, instructions in words."""
-        is_instruction = pc.equal(found["kind"], "instruction")
+        is_instruction = pc.equal(rows["kind"], "instruction")
         for column, place, snapshot in zip(("before", "after"), _PLACES, self.snapshots, strict=True):
-            texts = _words(found.filter(is_instruction), column, place, snapshot)
-            whole = pc.replace_with_mask(found[column].combine_chunks(), is_instruction.combine_chunks(), texts)
-            found = found.set_column(found.schema.get_field_index(column), column, whole)
-        return found.select(DIFFERENCES.names)
+            texts = _words(rows.filter(is_instruction), column, place, snapshot)
+            whole = pc.replace_with_mask(rows[column].combine_chunks(), is_instruction.combine_chunks(), texts)
+            rows = rows.set_column(rows.schema.get_field_index(column), column, whole)
+        return rows.select(DIFFERENCES.names)
 
 
 def diff_runs(a: Path, b: Path, snapshot_a: str | None = None, snapshot_b: str | None = None) -> RunDiff:
@@ -100,15 +100,15 @@ def diff_runs(a: Path, b: Path, snapshot_a: str | None = None, snapshot_b: str |
 def _differences(a: DifferingTopics, b: DifferingTopics) -> pa.Table:
     topics = [_outcomes(side.rows["topics"]) for side in (a, b)]
     both = (topics, topics[::-1])
-    alone = [own.join(other.select(["topic_id"]), "topic_id", join_type="left anti") for own, other in both]
-    shared = [own.join(other.select(["topic_id"]), "topic_id", join_type="left semi") for own, other in both]
+    alone = [own.join(partner.select(["topic_id"]), "topic_id", join_type="left anti") for own, partner in both]
+    shared = [own.join(partner.select(["topic_id"]), "topic_id", join_type="left semi") for own, partner in both]
     intents = [side.rows["intents"] for side in (a, b)]
     judgments = [_labelled(side.rows["judgments"]) for side in (a, b)]
-    seeds = [_seeds(own, other.snapshot) for own, other in zip(alone, (b, a), strict=True)]
+    seeds = [_seeds(own, partner.snapshot) for own, partner in zip(alone, (b, a), strict=True)]
     return pa.concat_tables(
         [
-            *(_one_sided("seed", side, found) for side, found in zip(_SIDES, seeds, strict=True)),
-            *(_one_sided("topic", side, found) for side, found in zip(_SIDES, alone, strict=True)),
+            *(_one_sided("seed", side, rows) for side, rows in zip(_SIDES, seeds, strict=True)),
+            *(_one_sided("topic", side, rows) for side, rows in zip(_SIDES, alone, strict=True)),
             _joined("outcome", shared[0], shared[1], ["topic_id", "corpus", "seed_id"]),
             _instructions(*intents),
             _joined("judgment", judgments[0], judgments[1], ["topic_id", "intent_id", "passage_id"]),
@@ -119,22 +119,22 @@ def _differences(a: DifferingTopics, b: DifferingTopics) -> pa.Table:
 def _outcomes(topics: pa.Table) -> pa.Table:
     """The topics with a column `what`: accepted, or rejected: leak."""
     reasons = pc.if_else(pc.equal(topics["reason"], ""), "", pc.binary_join_element_wise(": ", topics["reason"], ""))
-    what = pc.binary_join_element_wise(topics["status"], reasons, "")
-    return topics.select(["topic_id", "corpus", "seed_id"]).append_column("what", what)
+    words = pc.binary_join_element_wise(topics["status"], reasons, "")
+    return topics.select(["topic_id", "corpus", "seed_id"]).append_column("what", words)
 
 
 def _labelled(judgments: pa.Table) -> pa.Table:
     """The judgments with a column `what`: +1 by rule."""
     signs = pc.if_else(pc.greater(judgments["relevance"], 0), "+1", "-1")
-    what = pc.binary_join_element_wise(signs, judgments["judge"], " by ")
-    return judgments.select(["topic_id", "intent_id", "passage_id"]).append_column("what", what)
+    labels = pc.binary_join_element_wise(signs, judgments["judge"], " by ")
+    return judgments.select(["topic_id", "intent_id", "passage_id"]).append_column("what", labels)
 
 
-def _seeds(alone: pa.Table, other: Snapshot) -> pa.Table:
+def _seeds(alone: pa.Table, other_run: Snapshot) -> pa.Table:
     """The seeds of topics that one run alone has, which the other run has no topic of."""
     keys = ["corpus", "seed_id"]
     seeds = alone.group_by(keys).aggregate([])
-    parts = other.parts("topics") if len(seeds) else []
+    parts = other_run.parts("topics") if len(seeds) else []
     if parts:
         has = pa.concat_tables(read_columns(part, keys) for part in parts)
         seeds = seeds.join(has, keys, join_type="left anti")
@@ -186,9 +186,9 @@ def _joined(kind: Kind, a: pa.Table, b: pa.Table, keys: Sequence[str]) -> pa.Tab
     return _as_rows(kind, pa.table(columns).filter(differ).sort_by([(key, "ascending") for key in keys]))
 
 
-def _one_sided(kind: Kind, side: Change, found: pa.Table) -> pa.Table:
-    what = "before" if side == "only_in_a" else "after"
-    renamed = found.rename_columns([what if name == "what" else name for name in found.column_names])
+def _one_sided(kind: Kind, side: Change, rows: pa.Table) -> pa.Table:
+    column = "before" if side == "only_in_a" else "after"
+    renamed = rows.rename_columns([column if name == "what" else name for name in rows.column_names])
     return _as_rows(kind, renamed.append_column("change", pa.repeat(pa.scalar(side), len(renamed))))
 
 

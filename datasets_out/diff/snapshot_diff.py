@@ -22,7 +22,7 @@ class SnapshotDiff:
 def diff(first: Snapshot, second: Snapshot) -> SnapshotDiff:
     """Compares two snapshots; only the topic files that they do not share are opened."""
     files = [set(each.contents["topics"]) for each in (first, second)]
-    only = [sorted(own - other, key=lambda file: file.path) for own, other in (files, files[::-1])]
+    only = [sorted(own - counterpart, key=lambda file: file.path) for own, counterpart in (files, files[::-1])]
     outcomes = [_outcomes(each, own) for each, own in zip((first, second), only, strict=True)]
     names = sorted(outcomes[0].keys() | outcomes[1].keys())
     paths = [tuple(file.path for file in own) for own in only]

@@ -90,9 +90,9 @@ def holds(column: pa.ChunkedArray, hashes: Hashes) -> NDArray[np.bool_]:
     """Of each value of an encoded column whether its hash is among these, which are sorted and some."""
     chunks = [np.empty(0, bool)]
     for chunk in column.chunks:
-        known = _hash_texts(chunk.dictionary)
-        places = np.minimum(np.searchsorted(hashes, known), len(hashes) - 1)
-        chunks.append((hashes[places] == known)[chunk.indices.to_numpy(zero_copy_only=False)])
+        of_texts = _hash_texts(chunk.dictionary)
+        places = np.minimum(np.searchsorted(hashes, of_texts), len(hashes) - 1)
+        chunks.append((hashes[places] == of_texts)[chunk.indices.to_numpy(zero_copy_only=False)])
     return np.concatenate(chunks)
 
 

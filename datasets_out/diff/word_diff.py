@@ -1,7 +1,7 @@
 """Two texts compared word by word, as spans that a terminal or a page may draw as it likes.
 
     word_diff(old, new) -> what stayed, what was removed, what was added
-    mark_unshared(text, other) -> the text, its words that the other lacks marked
+    mark_unshared(text, reference) -> the text, its words that the reference lacks marked
 
 Promise: the spans of `word_diff` without the removed ones are `new`; those of `mark_unshared` are the text. Price: the
 middle of two texts is compared by difflib up to some 2,000 words each; beyond, it counts as replaced as a whole.
@@ -45,15 +45,15 @@ def word_diff(old: str, new: str) -> tuple[Span, ...]:
     return tuple(span for span in spans if span.text)
 
 
-def mark_unshared(text: str, other: str) -> tuple[Span, ...]:
-    """The text, with the mark `unshared` on each run of words that `other` does not have in this place."""
+def mark_unshared(text: str, reference: str) -> tuple[Span, ...]:
+    """The text, with the mark `unshared` on each run of words that `reference` does not have in this place."""
     marks = {"same": "same", "added": "unshared"}
-    return tuple(Span(marks[span.mark], span.text) for span in word_diff(other, text) if span.mark in marks)  # type: ignore[arg-type]
+    return tuple(Span(marks[span.mark], span.text) for span in word_diff(reference, text) if span.mark in marks)  # type: ignore[arg-type]
 
 
-def likeness(text: str, other: str) -> float:
+def likeness(text: str, reference: str) -> float:
     """From 0 (no word in common) to 1 (the same words in the same order), for texts of a few hundred words."""
-    first, second = ([word for word, _ in _tokens(each)[:2000]] for each in (text, other))
+    first, second = ([word for word, _ in _tokens(each)[:2000]] for each in (text, reference))
     return SequenceMatcher(None, first, second, autojunk=False).ratio()
 
 
@@ -70,15 +70,15 @@ def shorten(spans: Sequence[Span], limit: int) -> tuple[Span, ...]:
     if sum(len(span.text) for span in spans) <= limit:
         return tuple(spans)
     short = list(_without_middles(spans)) if any(span.mark != "same" for span in spans) else list(spans)
-    kept: list[Span] = []
-    left = limit
+    shortened: list[Span] = []
+    room = limit
     for place, span in enumerate(short):
-        if span.mark != "omitted" and len(span.text) > left:
-            rest = len(span.text) - left + sum(len(each.text) for each in short[place + 1 :] if each.mark != "omitted")
-            return (*kept, *plain(span.text[:left], span.mark), Span("omitted", f" … {rest:,} more characters"))
-        kept.append(span)
-        left -= len(span.text)
-    return tuple(kept)
+        if span.mark != "omitted" and len(span.text) > room:
+            rest = len(span.text) - room + sum(len(each.text) for each in short[place + 1 :] if each.mark != "omitted")
+            return (*shortened, *plain(span.text[:room], span.mark), Span("omitted", f" … {rest:,} more characters"))
+        shortened.append(span)
+        room -= len(span.text)
+    return tuple(shortened)
 
 
 def _without_middles(spans: Sequence[Span]) -> Iterator[Span]:
@@ -139,4 +139,4 @@ def _without_crumbs(operations: Sequence[Operation]) -> list[Operation]:
 def _shared(first: Sequence[str], second: Sequence[str]) -> int:
     """How many words the two begin with in common."""
     pairs = enumerate(zip(first, second, strict=False))
-    return next((place for place, (one, other) in pairs if one != other), min(len(first), len(second)))
+    return next((place for place, (old, new) in pairs if old != new), min(len(first), len(second)))

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 
 from foil.datasets_out.commits.entries import entry_name
 from foil.datasets_out.commits.log import CommitLog
-from foil.datasets_out.commits.origins import RunSource, read_sources
 from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.curation.origins import RunSource, read_sources
 from foil.datasets_out.lineage.records import RecordMatch, TopicPlace, find_records, read_topics
 from foil.datasets_out.sql.views import dataset
 from foil.engine.errors import CommitError, CorruptDataError, NoRunError
@@ -225,8 +225,8 @@ def _storage_node(log: CommitLog, partition: int) -> LineageNode:
         for file in entry.files.values()
     )
     run = LineageNode("run", "", f"run {entry.fingerprint}", {"fingerprint": entry.fingerprint})
-    shown = {name: fact for name, fact in entry.facts.items() if name != "seeds"}  # digests: 8 digits a seed
-    facts = f" {canonical_json(shown)}" if shown else ""
+    short_facts = {name: fact for name, fact in entry.facts.items() if name != "seeds"}  # digests: 8 digits a seed
+    facts = f" {canonical_json(short_facts)}" if short_facts else ""
     line = f"partition {partition}, committed by {entry_name(partition)}{facts}"
     return LineageNode("entry", "", line, {"partition": partition, "facts": entry.facts}, (*files, run))
 

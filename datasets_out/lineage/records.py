@@ -85,7 +85,7 @@ def find_records(snapshot: Snapshot, name: str) -> list[RecordMatch]:
 
 
 def choose_topics(
-    out: Path, where: str, *, most: int, sample_seed: int | None = None, snapshot: str | None = None
+    out: Path, condition: str, *, most: int, sample_seed: int | None = None, snapshot: str | None = None
 ) -> ChosenTopics:
     """The topics that meet a condition on the view `topics` ("": all): the first `most`, or as many drawn by a seed.
 
@@ -93,7 +93,7 @@ def choose_topics(
     """
     order = "partition, topic_id" if sample_seed is None else f"sha256('{sample_seed}' || chr(31) || topic_id)"
     sql = (
-        f"SELECT partition, topic_id, count(*) OVER () AS matched FROM topics WHERE ({where or 'true'}\n) "  # noqa: S608 (run_sql only reads)
+        f"SELECT partition, topic_id, count(*) OVER () AS matched FROM topics WHERE ({condition or 'true'}\n) "  # noqa: S608 (run_sql only reads)
         f"ORDER BY {order} LIMIT {most}"
     )
     rows = run_sql(out, sql, snapshot=snapshot).to_pylist()

@@ -45,8 +45,8 @@ def read_notes(out: Path) -> pa.Table:
         lines = read_regular(path).split(b"\n") if path.exists() else []
         rows = [json.loads(line) for line in lines[:-1] if line.strip()]
         newest = {(row["topic_id"], row["author"]): row for row in rows}
-        kept = [row for row in newest.values() if row["note"] or row["flag"]]
-        return pa.Table.from_pylist([{name: str(row[name]) for name in NOTES.names} for row in kept], NOTES)
+        current = [row for row in newest.values() if row["note"] or row["flag"]]
+        return pa.Table.from_pylist([{name: str(row[name]) for name in NOTES.names} for row in current], NOTES)
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CorruptDataError(f"{path} does not hold notes ({error!r}); mend its lines, or move it away") from error
 

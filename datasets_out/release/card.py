@@ -58,14 +58,14 @@ class ReleaseFacts:
 
 def configs(files: Sequence[WrittenFile], splits: Sequence[Split]) -> list[dict[str, Any]]:
     """The configurations of `datasets`, one a table; files of one table and split are one entry."""
-    found: dict[str, dict[str, str]] = {}
+    patterns: dict[str, dict[str, str]] = {}
     for file in files:
         if not file.name.startswith("withheld/") and not file.name.endswith(".tsv"):  # one reader a folder
             config, split, pattern = _place(file.name, splits)
-            found.setdefault(config, {})[split] = pattern
+            patterns.setdefault(config, {})[split] = pattern
     return [
-        {"config_name": name, "data_files": [{"split": s, "path": p} for s, p in sorted(found[name].items())]}
-        for name in sorted(found)
+        {"config_name": name, "data_files": [{"split": s, "path": p} for s, p in sorted(patterns[name].items())]}
+        for name in sorted(patterns)
     ]
 
 
@@ -78,9 +78,9 @@ def _place(name: str, splits: Sequence[Split]) -> tuple[str, str, str]:
     *folders, file = name.split("/")
     pattern = re.sub(r"-\d{5}\.parquet$", "-*.parquet", name)
     stem = re.sub(r"-\d{5}$|\.\w+$", "", file.removesuffix(".parquet"))
-    known = (*splits, *(BENCHMARK_SPLITS[split] for split in splits), "qrel_diff", "texts")
-    split = stem if stem in known else (folders[0] if folders and folders[0] in known else known[0])
-    parts = [*folders, *([] if stem in known else [stem])]
+    names = (*splits, *(BENCHMARK_SPLITS[split] for split in splits), "qrel_diff", "texts")
+    split = stem if stem in names else (folders[0] if folders and folders[0] in names else names[0])
+    parts = [*folders, *([] if stem in names else [stem])]
     config = "-".join(parts) or "default"
     return ("default" if config == "qrels" and file.endswith(".parquet") else config), split, pattern
 
@@ -95,11 +95,11 @@ def card(facts: ReleaseFacts, run: RunFacts, files: Sequence[WrittenFile], folde
 def front_matter(facts: ReleaseFacts, run: RunFacts, files: Sequence[WrittenFile]) -> dict[str, Any]:
     """What the hub reads."""
     licences = sorted({licence for licence, _, _ in run.licences})
-    known = [_HUB_LICENCES.get(licence, "other") for licence in licences]
+    hub_names = [_HUB_LICENCES.get(licence, "other") for licence in licences]
     rows = max((file.rows for file in files), default=0)
     matter: dict[str, Any] = {"pretty_name": facts.name}
-    matter["license"] = known[0] if len(known) == 1 else sorted(set(known)) or "unknown"
-    if "other" in known:
+    matter["license"] = hub_names[0] if len(hub_names) == 1 else sorted(set(hub_names)) or "unknown"
+    if "other" in hub_names:
         matter["license_name"] = ", ".join(licence or "unknown" for licence in licences)
     return {
         **matter,

@@ -123,18 +123,18 @@ class _Writing:
     def _index(self) -> CorpusIndex | None:
         if self._order.seeds is None:
             return None
-        held = (
+        withheld = (
             each.topic for each in released_topics(self._view, self._order.splits) if not each.topic.redistributable
         )
-        return look_up(held, self._order.seeds())
+        return look_up(withheld, self._order.seeds())
 
     def _facts(self, accepted: int) -> ReleaseFacts:
         order, view = self._order, self._view
-        seen = sum(facts["topics_kept"] + facts["topics_dropped"] for facts in view.facts.values())
+        considered = sum(facts["topics_kept"] + facts["topics_dropped"] for facts in view.facts.values())
         return ReleaseFacts(
             name=self._name, format=order.format, splits=order.splits, split=view.split, template=order.form.name,
             separation={split: dict(view.facts[split]) for split in order.splits}, topics=dict(self._topics),
-            without_intents=accepted - seen,
+            without_intents=accepted - considered,
             held_back=self._held_back, nonredistributable=self._nonredistributable,
             allowed=order.allow_nonredistributable, command=order.command, languages=order.languages,
             audits=order.audits,

@@ -38,9 +38,9 @@ def released_topics(view: TrainingView, splits: Collection[Split]) -> Iterator[R
     partitions = chain.from_iterable(read_partitions(source.snapshot) for source in view.sources)
     for number, partition in enumerate(partitions):
         topics = {topic.id: topic for topic in partition}
-        for kept in view.kept(number):
-            if kept.split in splits:
-                yield ReleasedTopic(_separated(topics[kept.topic_id], kept, view), kept.split)
+        for choice in view.kept(number):
+            if choice.split in splits:
+                yield ReleasedTopic(_separated(topics[choice.topic_id], choice, view), choice.split)
 
 
 def judged_intents(topic: Topic) -> Iterator[JudgedIntent]:
@@ -51,18 +51,18 @@ def judged_intents(topic: Topic) -> Iterator[JudgedIntent]:
         yield JudgedIntent(intent, positives, negatives)
 
 
-def _separated(topic: Topic, kept: KeptTopic, view: TrainingView) -> Topic:
+def _separated(topic: Topic, choice: KeptTopic, view: TrainingView) -> Topic:
     def open_only(attributes: Mapping[str, str]) -> dict[str, str]:
-        return {name: value for name, value in attributes.items() if not view.protects(kept.split, value)}
+        return {name: value for name, value in attributes.items() if not view.protects(choice.split, value)}
 
-    intents = tuple(compress(topic.intents, kept.intents))
-    passages = tuple(compress(topic.passages, kept.passages))
+    intents = tuple(compress(topic.intents, choice.intents))
+    passages = tuple(compress(topic.passages, choice.passages))
     ids = {intent.id for intent in intents} | {passage.id for passage in passages}
-    whole = bool(kept.intents.all() and kept.passages.all())
+    whole = bool(choice.intents.all() and choice.passages.all())
     verdicts = (verdict for verdict in topic.verdicts if verdict.scope in ids or verdict.scope == "topic")
     return replace(
         topic,
-        query="" if view.protects(kept.split, topic.query) else topic.query,
+        query="" if view.protects(choice.split, topic.query) else topic.query,
         intents=tuple(replace(intent, attributes=open_only(intent.attributes)) for intent in intents),
         passages=tuple(replace(passage, attributes=open_only(passage.attributes)) for passage in passages),
         judgments=tuple(j for j in topic.judgments if j.intent_id in ids and j.passage_id in ids),

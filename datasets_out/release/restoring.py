@@ -92,21 +92,21 @@ def _aside(folder: Path, name: str, texts: Mapping[str, str]) -> Iterator[tuple[
 def _describe(
     folder: Path, draft: Path, manifest: dict[str, Any], files: tuple[WrittenFile, ...], counts: tuple[int, int]
 ) -> None:
-    texts, found = counts
-    said = (
-        f"\n## Restored\n\n{found:,} of {texts:,} withheld texts were brought back from the corpus. This folder holds "
-        "texts that may not be passed on.\n"
+    texts, restored = counts
+    note = (
+        f"\n## Restored\n\n{restored:,} of {texts:,} withheld texts were brought back from the corpus. This folder "
+        "holds texts that may not be passed on.\n"
     )
-    put_text(draft / "README.md", (folder / "README.md").read_text(encoding="utf-8") + said)
+    put_text(draft / "README.md", (folder / "README.md").read_text(encoding="utf-8") + note)
     for name in _COPIED:
         if (folder / name).exists():
             shutil.copyfile(folder / name, draft / name)
     old = read_json(folder / CROISSANT)
     document = croissant(draft, files, name=old["name"], description=old["description"], licences=old["license"])
     write_json(draft / CROISSANT, document)
-    left = {"left": texts - found} if texts > found else {}
-    told = [{"name": file.name, "rows": file.rows, "withheld": file.withheld} for file in files]
-    write_json(draft / MANIFEST, {**manifest, "files": told, "withheld_texts": left, "restored": found})
+    remaining = {"left": texts - restored} if texts > restored else {}
+    listed = [{"name": file.name, "rows": file.rows, "withheld": file.withheld} for file in files]
+    write_json(draft / MANIFEST, {**manifest, "files": listed, "withheld_texts": remaining, "restored": restored})
 
 
 def _take_the_place(folder: Path, restored: Path) -> None:

@@ -59,5 +59,5 @@ def run_facts(snapshot: Snapshot) -> RunFacts:
 
 def sections(job: Mapping[str, Any], kind: str) -> Iterable[Mapping[str, Any]]:
     """The validators of a kind in a job, `contamination` for one."""
-    found = job.get("validators", ())
-    return [each for each in found if isinstance(each, Mapping) and each.get("kind") == kind]
+    validators = job.get("validators", ())
+    return [each for each in validators if isinstance(each, Mapping) and each.get("kind") == kind]

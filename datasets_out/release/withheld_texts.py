@@ -104,11 +104,11 @@ def look_up(topics: Iterable[Topic], seeds: Iterable[Seed]) -> CorpusIndex:
         queries = (topic.query, *(intent.query for intent in topic.intents))
         keys.update(map(key_of, (*queries, *(part for p in topic.passages for part in (p.text, p.title)))))
         parents.update(passage.edited_from for passage in topic.passages)
-    found, texts = set[str](), dict[str, str]()
+    corpus_keys, texts = set[str](), dict[str, str]()
     for seed in seeds:
-        found.update(keys.intersection(map(key_of, texts_of_seed(seed))))
+        corpus_keys.update(keys.intersection(map(key_of, texts_of_seed(seed))))
         texts |= {p.id: p.text for p in (*seed.positives, *seed.negatives) if p.id in parents}
-    return CorpusIndex(frozenset(found), texts)
+    return CorpusIndex(frozenset(corpus_keys), texts)
 
 
 def withhold(topic: Topic, index: CorpusIndex | None) -> tuple[Topic, list[WithheldText]]:
@@ -121,7 +121,7 @@ def withhold(topic: Topic, index: CorpusIndex | None) -> tuple[Topic, list[Withh
         return topic, []
     withholder = _Withholder(topic, index)
     attributes = {name: value for name, value in topic.attributes.items() if name in _KEPT["topic"]}
-    held = replace(
+    withheld = replace(
         topic,
         query=withholder.query(topic.query),
         intents=tuple(map(withholder.intent, topic.intents)),
@@ -129,7 +129,7 @@ def withhold(topic: Topic, index: CorpusIndex | None) -> tuple[Topic, list[Withh
         verdicts=tuple(replace(verdict, evidence="") for verdict in topic.verdicts),
         attributes=attributes,
     )
-    return held, withholder.entries
+    return withheld, withholder.entries
 
 
 class _Withholder:
@@ -157,8 +157,8 @@ class _Withholder:
     def _is_written(self, passage: Passage) -> bool:
         if passage.edited_from or passage.source_id or passage.role.startswith("seed_"):
             return False
-        known = self._index is not None and key_of(passage.text) not in self._index.keys
-        return known or passage.role == "generated_positive"
+        absent = self._index is not None and key_of(passage.text) not in self._index.keys
+        return absent or passage.role == "generated_positive"
 
     def _hold(self, text: str, kind: Literal["query", "title", "passage"], passage: Passage | None) -> str:
         place, of, pieces = self._place(text, passage if kind == "passage" else None)
@@ -195,20 +195,20 @@ def pieces_of(text: str, parent: str) -> tuple[Piece, ...]:
     for word in old:
         starts.append(starts[-1] + len(word))
     pieces: list[Piece] = []
-    done = 0
+    position = 0
     for at, begin, size in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks():
         if size >= _LEAST_WORDS:
-            pieces += ["".join(new[done:begin]), (starts[at], starts[at + size])]
-            done = begin + size
-    return tuple(piece for piece in (*pieces, "".join(new[done:])) if piece)
+            pieces += ["".join(new[position:begin]), (starts[at], starts[at + size])]
+            position = begin + size
+    return tuple(piece for piece in (*pieces, "".join(new[position:])) if piece)
 
 
 def found_texts(entries: Collection[Mapping[str, Any]], seeds: Iterable[Seed]) -> dict[str, str]:
     """Key -> text of every entry that these seeds bring back. Raises CorruptDataError for a text of another sha256."""
-    wanted = {key for entry in entries for key in (entry["key"], entry["of"]) if key}
+    keys = {key for entry in entries for key in (entry["key"], entry["of"]) if key}
     texts: dict[str, str] = {}
     for seed in seeds:
-        texts |= {key: text for text in texts_of_seed(seed) if text and (key := key_of(text)) in wanted}
+        texts |= {key: text for text in texts_of_seed(seed) if text and (key := key_of(text)) in keys}
     edits = [entry for entry in entries if entry["of"] and entry["key"] not in texts]
     while ready := [entry for entry in edits if entry["of"] in texts or not _spans(entry)]:
         texts |= {entry["key"]: _joined(entry, texts) for entry in ready}

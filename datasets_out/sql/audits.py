@@ -78,8 +78,8 @@ def put_item(out: Path, name: str, reader: str, item: int, rows: Iterable[Mappin
     path = _path(out, f"{_checked(name)}.{_checked(reader)}.parquet")
     path.parent.mkdir(exist_ok=True)
     with locked(path.parent / f".{name}.{reader}.lock"):
-        kept = [row for row in read_reader(out, name, reader) if row["item"] != item]
-        put_rows(out, name, reader, sorted([*kept, *rows], key=lambda row: row["item"]))
+        rest = [row for row in read_reader(out, name, reader) if row["item"] != item]
+        put_rows(out, name, reader, sorted([*rest, *rows], key=lambda row: row["item"]))
 
 
 def read_reader(out: Path, name: str, reader: str) -> list[dict[str, Any]]:

@@ -20,10 +20,10 @@ def write_catalog(runs: Mapping[str, Path], file: Path, snapshot: str | None = N
     script = views_script(runs, snapshot)
     try:
         with TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
-            made = Path(folder) / "catalog.duckdb"
-            with duckdb.connect(str(made)) as connection:
+            draft = Path(folder) / "catalog.duckdb"
+            with duckdb.connect(str(draft)) as connection:
                 connection.execute(script)
-            linked = link_if_absent(write_new(file.parent, f".{file.name}", made.read_bytes()), file)
+            linked = link_if_absent(write_new(file.parent, f".{file.name}", draft.read_bytes()), file)
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror or error}; give the path of a new file") from error
     if not linked:

@@ -24,11 +24,11 @@ _RENAMED = {"group": "query_group", "none": "no_prompt"}
 """What the files call by words of SQL."""
 
 
-def _schema(numbers: str, others: str) -> pa.Schema:
+def _schema(numbers: str, text_columns: str) -> pa.Schema:
     texts = ("benchmark", "query_group", "measure", "system")
     columns = [*((name, pa.string()) for name in texts), ("count", pa.int64())]
     columns += [(name, pa.float64()) for name in numbers.split()]
-    return pa.schema([*columns, ("k", pa.int64()), *((name, pa.string()) for name in others.split())])
+    return pa.schema([*columns, ("k", pa.int64()), *((name, pa.string()) for name in text_columns.split())])
 
 
 EVALUATIONS = _schema("value difference low high p_t_test p_wilcoxon p_holm", "base collections facts versions").append(

@@ -54,10 +54,10 @@ def tables_of(sql: str) -> set[str]:
     if _DYNAMIC.search(sql):
         return set(TABLES)
     bodies = {body.split(None, 1)[0]: body for body in DERIVED_SQL.split("CREATE VIEW ")[1:]}
-    named = _words(sql)
+    words = _words(sql)
     for view, body in bodies.items():
-        named |= _words(body) if view in named else set()
-    return named & set(TABLES)
+        words |= _words(body) if view in words else set()
+    return words & set(TABLES)
 
 
 def _words(sql: str) -> set[str]:

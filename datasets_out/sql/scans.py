@@ -65,8 +65,8 @@ class StoredRows(ds.Dataset):  # type: ignore[misc]
         """The rows that pass the filter."""
         return self._scan(self.schema.names if columns is None else columns, filter)
 
-    def _scan(self, columns: Sequence[str], wanted: pc.Expression | None) -> ds.Scanner:
-        return self.dataset(one_topic(wanted)).scanner(columns=columns, filter=wanted, cache_metadata=False)
+    def _scan(self, columns: Sequence[str], condition: pc.Expression | None) -> ds.Scanner:
+        return self.dataset(one_topic(condition)).scanner(columns=columns, filter=condition, cache_metadata=False)
 
 
 class CountedTopics(StoredRows):
@@ -84,12 +84,12 @@ class CountedTopics(StoredRows):
         """The stored columns, `status` first."""
         return pa.schema(sorted(self._schema, key=lambda field: field.name != "status"))
 
-    def _scan(self, columns: Sequence[str], wanted: pc.Expression | None) -> ds.Scanner:
-        others = set(self.schema.names) - {"status"}
-        if others & set(columns) or may_name(wanted, others):
-            return super()._scan(columns, wanted)
+    def _scan(self, columns: Sequence[str], condition: pc.Expression | None) -> ds.Scanner:
+        stored = set(self.schema.names) - {"status"}
+        if stored & set(columns) or may_name(condition, stored):
+            return super()._scan(columns, condition)
         schema = pa.schema([pa.field("status", pa.dictionary(pa.int32(), pa.string()))])
-        return ds.Scanner.from_batches(self._statuses(schema), schema=schema, columns=columns, filter=wanted)
+        return ds.Scanner.from_batches(self._statuses(schema), schema=schema, columns=columns, filter=condition)
 
     def _statuses(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for status, count in self._counts.items():
@@ -129,29 +129,29 @@ class TripletBatches(ds.Dataset):  # type: ignore[misc]
 
         return ds.Scanner.from_batches(batches(), schema=schema, columns=columns, filter=filter)
 
-    def _ranges_of(self, wanted: pc.Expression | None) -> Sequence[Range]:
+    def _ranges_of(self, condition: pc.Expression | None) -> Sequence[Range]:
         """The ranges in which rows may pass the filter, made narrower where it says so."""
         ranges = partition_ranges(self._snapshot)
-        if wanted is None:
+        if condition is None:
             return ranges
         files = map(str, self._snapshot.files("topics"))
         spans = {
             path: range(span.first, span.last + 1)
             for path, span in zip(files, self._snapshot.spans("topics"), strict=True)
         }
-        fragments = self._topics.dataset(one_topic(wanted)).replace_schema(TRIPLETS).get_fragments(filter=wanted)
+        fragments = self._topics.dataset(one_topic(condition)).replace_schema(TRIPLETS).get_fragments(filter=condition)
         numbers = {number for each in fragments for number in spans[each.path]}
-        if (of_topics := _of_topics(wanted)) is not None:
+        if (of_topics := _of_topics(condition)) is not None:
             numbers &= set(pc.unique(self._topics.to_table(["partition"], filter=of_topics)["partition"]).to_pylist())
-        held = ([n for n in sorted(numbers) if first <= n <= last] for first, last in ranges)
-        return [(each[0], each[-1]) for each in held if each]
+        members = ([n for n in sorted(numbers) if first <= n <= last] for first, last in ranges)
+        return [(each[0], each[-1]) for each in members if each]
 
 
-def _of_topics(wanted: pc.Expression) -> pc.Expression | None:
+def _of_topics(condition: pc.Expression) -> pc.Expression | None:
     """A condition on topics that the filter implies, and that leaves few: the filter itself, or one topic's id."""
-    if not may_name(wanted, set(TRIPLETS.names) - set(_OF_TOPICS)):
-        return wanted
-    topic = one_topic(wanted)
+    if not may_name(condition, set(TRIPLETS.names) - set(_OF_TOPICS)):
+        return condition
+    topic = one_topic(condition)
     return pc.field("topic_id") == topic if topic else None
 
 
@@ -177,14 +177,14 @@ _ONE_TOPIC = re.compile(r'\(+topic_id == "([0-9a-f]+)"\)')
 """At the begin of a filter's words; further on it may be a part of a text."""
 
 
-def may_name(wanted: pc.Expression | None, columns: Collection[str]) -> bool:
+def may_name(condition: pc.Expression | None, columns: Collection[str]) -> bool:
     """Whether the filter may read one of the columns."""
-    text = "" if wanted is None else str(wanted)
+    text = "" if condition is None else str(condition)
     return any(name in text for name in columns)
 
 
-def one_topic(wanted: pc.Expression | None) -> str | None:
+def one_topic(condition: pc.Expression | None) -> str | None:
     """The id of the only topic whose rows may pass the filter, where the filter begins so."""
-    text = str(wanted)
+    text = str(condition)
     topic = _ONE_TOPIC.match(text)
     return topic[1] if topic and " or " not in text and "invert" not in text else None

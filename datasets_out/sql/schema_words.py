@@ -161,8 +161,8 @@ def words_of(view: str, column: str) -> str:
     own = _OWN.get(f"{view}.{column}") or _COMMON.get(column)
     if own:
         return own
-    table, _, what = column.partition("_")
-    return f"rows of {table}" if what == "rows" else f"{table} that are {what}" if what else ""
+    table, _, state = column.partition("_")
+    return f"rows of {table}" if state == "rows" else f"{table} that are {state}" if state else ""
 
 
 def _rows(out: Path | Mapping[str, Path], sql: str, snapshot: str | None) -> Iterator[tuple[str, str, str]]:

@@ -160,8 +160,8 @@ def create_views(connection: Any, runs: Sequence[RunSources]) -> None:
         views = "".join(_view(name, f"{stored}.{name}") for name in (*run.tables, *run.beside))
         connection.execute(f"USE {joined}; {views} {DERIVED_SQL}")
         sources_of = dict.fromkeys(VIEWS, joined) | {"triplets": stored}
-        shown = (f"CREATE VIEW {name} AS FROM {schema}.{name};" for name, schema in sources_of.items())
-        connection.execute(f"USE {own}; {''.join(shown)}")
+        statements = (f"CREATE VIEW {name} AS FROM {schema}.{name};" for name, schema in sources_of.items())
+        connection.execute(f"USE {own}; {''.join(statements)}")
     if len(runs) > 1:
         connection.execute(f"USE main; {_united([run.name for run in runs])}")
 

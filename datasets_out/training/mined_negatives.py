@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foil.datasets_out.commits.log import CommitLog
-from foil.datasets_out.commits.origins import put_sources
 from foil.datasets_out.commits.snapshot import Snapshot, read_partitions, take_snapshot
+from foil.datasets_out.curation.merge import as_paid
+from foil.datasets_out.curation.origins import open_derived
 from foil.datasets_out.training.candidate_pool import CandidatePassage
-from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.ids import canonical_json
 from foil.engine.topic import Judgment, Passage, Topic
 
 JUDGE = "mined"
@@ -58,19 +58,16 @@ class MinedRun:
     counts: Counter[str]
 
 
-def write_mined(source: Snapshot, out: Path, miner: str, identity: Mapping[str, Any], mine: Mine) -> MinedRun:
-    """Writes or completes the run of `source` with what `mine` returns for each partition, and takes its snapshot.
+def write_mined(source: Snapshot, out: Path, miner: str, identity: Mapping[str, Any], search: Mine) -> MinedRun:
+    """Writes or completes the run of `source` with what `search` returns for each partition, and takes its snapshot.
 
     `identity` is all that decides which negatives are mined. Raises DifferentJobError if `out` holds another run.
     """
-    job = {"mine": identity, "of": source.digest}
-    log = CommitLog(out)
-    log.open(sha256_hex(canonical_json(job))[:32], job)
-    put_sources(log, [source])
+    log = open_derived(out, {"mine": identity, "of": source.digest}, [source])
     committed, entries = set(log.partitions()), list(source.entries())
     for index, (topics, entry) in enumerate(zip(read_partitions(source), entries, strict=True)):
         if index not in committed:
-            result = mine(topics)
+            result = search(topics)
             with_negatives = [with_mined(topic, result.mined.get(topic.id, ()), miner) for topic in topics]
             log.commit(index, with_negatives, {**entry.facts, JUDGE: dict(sorted(result.counts.items()))})
     log.put_plan({"seeds": sum(entry.counts.seeds.total() for entry in entries), "partitions": len(entries)})
@@ -89,15 +86,13 @@ def with_mined(topic: Topic, mined: Sequence[MinedNegative], miner: str) -> Topi
     relevant = {j.passage_id for j in topic.judgments if j.relevance > 0 and j.intent_id in same_query}
     judgments = (Judgment(negative.intent_id, negative.candidate.passage.id, -1, JUDGE) for negative in mined)
     return replace(
-        topic,
+        as_paid(topic),
         passages=(
             *(passage for passage in topic.passages if passage.id in relevant),
             *_passages(topic, mined, miner),
             *(passage for passage in topic.passages if passage.id not in relevant),
         ),
         judgments=(*topic.judgments, *judgments),
-        verdicts=tuple(replace(verdict, cost_usd=0.0) for verdict in topic.verdicts),
-        calls=tuple(replace(call, reused=True) for call in topic.calls),
         redistributable=topic.redistributable and all(negative.candidate.redistributable for negative in mined),
     )
 

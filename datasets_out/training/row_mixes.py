@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from foil.datasets_out.commits.log import CommitLog
-from foil.datasets_out.commits.origins import put_sources
 from foil.datasets_out.commits.snapshot import Snapshot, read_accepted, take_snapshot
+from foil.datasets_out.curation.origins import open_derived
 from foil.engine.errors import UsageError
-from foil.engine.ids import canonical_json, sha256_hex
+from foil.engine.ids import sha256_hex
 from foil.engine.topic import IntentRole, Judgment, Topic
 
 _PARTITION_TOPICS = 256
@@ -52,10 +51,7 @@ def _has_both_views(topic: Topic) -> bool:
 def _write_mix(name: str, topics: Sequence[Topic], source: Snapshot, out: Path) -> Snapshot:
     roles, step = _MIXES[name]
     rows = [_keep_intents(topic, roles, name) for topic in topics[::step]]
-    job = {"mix": name, "of": source.digest}
-    log = CommitLog(out)
-    log.open(sha256_hex(canonical_json(job))[:32], job)
-    put_sources(log, [source])
+    log = open_derived(out, {"mix": name, "of": source.digest}, [source])
     partitions = [rows[begin : begin + _PARTITION_TOPICS] for begin in range(0, len(rows), _PARTITION_TOPICS)]
     for index, partition in enumerate(partitions):
         log.commit(index, partition, {})

@@ -172,8 +172,8 @@ class TrainingView:
         for (topics, *_), number in zip(self._parts, self._source_of, strict=True):
             rows = topics.read(columns).to_pylist()
             accepted = (row for row in rows if row["status"] == "accepted")
-            wanted = (row for row in accepted if self.sources[number].has(row["topic_id"]))
-            licences.update(_rights(row["licence"], row["redistributable"]) for row in wanted)
+            chosen = (row for row in accepted if self.sources[number].has(row["topic_id"]))
+            licences.update(_rights(row["licence"], row["redistributable"]) for row in chosen)
         return dict(licences.most_common())
 
     def _all(self) -> Iterator[tuple[tuple[int, int], TopicGroup]]:
@@ -185,10 +185,10 @@ class TrainingView:
     def _split_of(self, group: TopicGroup) -> Split:
         return "heldout" if group.held_out else self.split.split_of(group.seed_id)
 
-    def _protect(self, others: Iterable[TopicGroup]) -> dict[Split, frozenset[int]]:
+    def _protect(self, outside: Iterable[TopicGroup]) -> dict[Split, frozenset[int]]:
         """For each split the keys of the texts that it must not hold, those of other runs' topics too."""
         keys: dict[Split, set[int]] = {name: set() for name in SPLITS}
-        for group in chain((group for _, group in self._all()), others):
+        for group in chain((group for _, group in self._all()), outside):
             name = self._split_of(group)
             if name != "train":
                 keys[name].update(*group.keys)
@@ -227,7 +227,7 @@ def _rights(licence: str, redistributable: bool) -> str:
 
 
 def _select(items: Sequence[Item], keep: NDArray[np.bool_]) -> tuple[Item, ...]:
-    return tuple(item for item, kept in zip(items, keep, strict=True) if kept)
+    return tuple(item for item, chosen in zip(items, keep, strict=True) if chosen)
 
 
 @lru_cache(maxsize=CACHED_PARTITIONS)

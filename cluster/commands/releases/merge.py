@@ -29,8 +29,8 @@ def merge(
     With --near-duplicates, the query and its relevant passages are compared by their three-word sequences (Jaccard
     similarity; candidates by MinHash). Topics of one run are not compared with each other.
     """
-    from foil.datasets_out.commits.merge import merge as merge_runs
     from foil.datasets_out.commits.snapshot import load_snapshot
+    from foil.datasets_out.curation.merge import merge as merge_runs
     from foil.validators.overlap.topic_repeats import TopicRepeats
 
     sources = [load_snapshot(out, None, verify=True) for out in outs]

@@ -59,7 +59,7 @@ def _list(out: Path, *, as_json: bool) -> None:
 
 def _diff(out: Path, first: str, second: str | None, *, as_json: bool) -> None:
     from foil.datasets_out.commits.snapshot import load_snapshot
-    from foil.datasets_out.commits.snapshot_diff import diff
+    from foil.datasets_out.diff.snapshot_diff import diff
 
     delta = diff(load_snapshot(out, first), load_snapshot(out, second))
     if as_json:

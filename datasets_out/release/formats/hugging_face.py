@@ -47,11 +47,11 @@ def _rows(released: ReleasedTopic, _layout: Layout) -> Iterator[OutputRow]:
 
 
 def _values(table: str, topic: Topic, record: Any) -> dict[str, Any]:
-    known = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-    known |= {"topic_id": topic.id, _IDS.get(table, "topic_id"): known.get("id", topic.id)}
-    if "attributes" in known:
-        known["attributes"] = canonical_json(dict(known["attributes"]))
-    return {name: list(known[name]) if name == "votes" else known[name] for name in _SCHEMAS[table].names}
+    values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    values |= {"topic_id": topic.id, _IDS.get(table, "topic_id"): values.get("id", topic.id)}
+    if "attributes" in values:
+        values["attributes"] = canonical_json(dict(values["attributes"]))
+    return {name: list(values[name]) if name == "votes" else values[name] for name in _SCHEMAS[table].names}
 
 
 def _triplets(topic: Topic) -> Iterator[dict[str, Any]]:

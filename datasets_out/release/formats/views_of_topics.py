@@ -40,10 +40,10 @@ def _plain(record: Any) -> dict[str, Any]:
 
 def _atlas_rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:
     topic = released.topic
-    asked = next((intent for intent in topic.intents if intent.instruction), topic.intents[0])
+    intent = next((intent for intent in topic.intents if intent.instruction), topic.intents[0])
     x, y = layout.coordinates.get(topic.id, (None, None))
     values = (
-        topic.id, layout.query(asked), asked.query, asked.instruction, released.split, topic.corpus, topic.recipe,
+        topic.id, layout.query(intent), intent.query, intent.instruction, released.split, topic.corpus, topic.recipe,
         topic.licence, topic.redistributable, len(topic.intents), len(topic.passages),
         sum(judgment.relevance > 0 for judgment in topic.judgments),
         sum(judgment.relevance < 0 for judgment in topic.judgments), x, y,

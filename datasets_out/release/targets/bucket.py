@@ -36,8 +36,8 @@ class S3Prefix:
 
         try:
             there = {entry["path"]: entry for page in obstore.list(self._store) for entry in page}
-            known = (file for file in files if file.name in there and there[file.name]["size"] == file.bytes)
-            return {file.name for file in known if self._is_same(file, there[file.name]["e_tag"] or "")}
+            same_size = (file for file in files if file.name in there and there[file.name]["size"] == file.bytes)
+            return {file.name for file in same_size if self._is_same(file, there[file.name]["e_tag"] or "")}
         except obstore.exceptions.BaseError as error:
             raise self._failure(error) from error
 

@@ -82,7 +82,7 @@ def test_an_entry_names_one_file_a_table_under_its_deterministic_name(tmp_path):
         table: f"data/{table}/part-00000007.parquet" for table in TABLES
     }
     for table, fact in entry.files.items():
-        assert pq.read_metadata(log.locate(fact)).num_rows == fact.rows, table
+        assert pq.read_metadata(log.files.locate(fact)).num_rows == fact.rows, table
 
 
 def test_a_second_writer_with_other_content_learns_that_it_lost_and_leaves_nothing(tmp_path):
@@ -456,7 +456,7 @@ def test_a_link_that_leaves_the_run_is_refused(tmp_path):
     path.rename(tmp_path / "elsewhere.parquet")
     path.symlink_to(tmp_path / "elsewhere.parquet")
     with pytest.raises(CorruptDataError, match="leads out of"):
-        log.locate(fact)
+        log.files.locate(fact)
     with pytest.raises(CorruptDataError, match="leads out of"):
         load_snapshot(tmp_path / "out", None).files("topics")
 

@@ -81,7 +81,7 @@ class Drill:
         free(out)
         assert check(History(planned(PARTITIONS), acked, True, expected), out) == Violations(), (k, fault)
         assert load_snapshot(out, None).digest == self.digest, (k, fault)
-        assert len(CommitLog(out).names("data")) == len(TABLES), "small files are left"
+        assert len(CommitLog(out).files.names("data")) == len(TABLES), "small files are left"
         return self.proxy.requests >= k
 
 

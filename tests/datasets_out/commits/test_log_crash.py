@@ -132,8 +132,8 @@ def test_a_death_at_every_call_of_fold_pack_and_gc_in_a_bucket_changes_nothing(b
         free(out)
         assert judge(dataset) == Violations(), dataset
         assert digest(out) == whole, dataset
-        assert CommitLog(out).names("commits") == []
-        assert len(CommitLog(out).names("data")) == len(TABLES), "gc left small files"
+        assert CommitLog(out).files.names("commits") == []
+        assert len(CommitLog(out).files.names("data")) == len(TABLES), "gc left small files"
     deaths = Counter((dataset["work"], dataset["point"]) for dataset in datasets if dataset["kills"])
     print(f"deaths {dict(deaths)}")
     assert len(deaths) == 4

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.commits.run_files import RunFiles
 from foil.datasets_out.commits.snapshot import load_snapshot, take_snapshot
 from foil.datasets_out.commits.verify import verify
 from foil.engine.errors import CorruptDataError
@@ -162,7 +163,7 @@ def test_a_sample_reads_a_share_of_the_files_and_finds_damage_in_those(out, tmp_
     run = tmp_path / "run"
     shutil.copytree(out, run)
     read = []
-    monkeypatch.setattr(CommitLog, "find_fault", counted(CommitLog.find_fault, read))
+    monkeypatch.setattr(RunFiles, "find_fault", counted(RunFiles.find_fault, read))
     assert verify(run) == []
     everything, read[:] = set(read), []
     assert verify(run, share=0.5) == []
@@ -180,7 +181,7 @@ def test_a_verification_that_was_stopped_goes_on(out, tmp_path, monkeypatch):
     run = tmp_path / "run"
     shutil.copytree(out, run)
     monkeypatch.setattr("foil.datasets_out.commits.verify._NOTED_AT_ONCE", 4)
-    real, read = CommitLog.find_fault, []
+    real, read = RunFiles.find_fault, []
 
     def stopped(log, file):
         if len(read) >= 10:
@@ -189,11 +190,11 @@ def test_a_verification_that_was_stopped_goes_on(out, tmp_path, monkeypatch):
         return real(log, file)
 
     monkeypatch.setattr("foil.datasets_out.commits.verify._READERS", 1)
-    monkeypatch.setattr(CommitLog, "find_fault", stopped)
+    monkeypatch.setattr(RunFiles, "find_fault", stopped)
     with pytest.raises(KeyboardInterrupt):
         verify(run)
     first, read[:] = list(read), []
-    monkeypatch.setattr(CommitLog, "find_fault", counted(real, read))
+    monkeypatch.setattr(RunFiles, "find_fault", counted(real, read))
     assert verify(run, resume=True) == []
     assert set(first[:8]).isdisjoint(read)  # noted four at a time
     assert len({*first, *read}) == 3 * 6

@@ -83,7 +83,7 @@ def test_a_reader_sees_the_same_unfolded_folded_and_packed(log):
     before, raw = seen(log.out), entry_bytes(log)
     version = fold(log)
     assert (version.number, version.partitions.pairs) == (1, [(0, 5)])
-    assert log.names("commits") == []
+    assert log.files.names("commits") == []
     assert seen(log.out) == before
     assert {entry.partition: seal(entry.plain()) for entry in log.entries()} == raw
     assert compact(log, SMALL) == packing.Compaction(2, 1, 6)
@@ -102,8 +102,8 @@ def test_what_is_committed_later_comes_after_the_version_and_small_manifests_and
     fold(log)
     commit(log, 8)
     result = compact(log, SMALL)
-    assert [(pack.first, pack.last) for pack in log.version().packs] == [(0, 9)]
-    assert (result.packed, len(log.version().manifests)) == (10, 1)
+    assert [(pack.first, pack.last) for pack in log.reader.version().packs] == [(0, 9)]
+    assert (result.packed, len(log.reader.version().manifests)) == (10, 1)
     assert [topics[0].id for topics in read_partitions(load_snapshot(log.out, None))] == [
         topics_of(partition)[0].id for partition in range(10)
     ]
@@ -114,7 +114,7 @@ def test_packs_and_manifests_end_where_they_are_large_enough_and_at_gaps(log, mo
     commit(log, 7, 8)
     largest = max(file.bytes for file in log.entry(0).files.values())
     compact(log, int(2.5 * largest))
-    version = log.version()
+    version = log.reader.version()
     assert [(pack.first, pack.last) for pack in version.packs] == [(0, 1), (2, 3), (4, 5), (7, 8)]
     assert [manifest.partitions.pairs for manifest in version.manifests] == [[(0, 2)], [(3, 5)], [(7, 8)]]
     assert seen(log.out)["topics"] == [topics_of(partition) for partition in (0, 1, 2, 3, 4, 5, 7, 8)]
@@ -149,7 +149,7 @@ def test_a_zombie_that_commits_a_folded_partition_learns_that_it_lost_and_nobody
     if variant:
         with pytest.raises(CommitLostError, match=r"partition 6 .* first, and differently"):
             zombie.commit(6, topics_of(6, variant), facts)
-        assert log.names("commits") == []
+        assert log.files.names("commits") == []
     else:
         zombie.commit(6, topics_of(6), facts)
     assert seen(log.out)["topics"] == [topics_of(partition) for partition in range(7)]
@@ -163,7 +163,7 @@ def test_an_entry_that_was_put_after_its_partition_was_folded_is_no_entry(log):
     assert seen(log.out) == before
     assert [(finding.path, finding.harmless) for finding in verify(log.out)] == [(entry_name(2), True)]
     folding.remove_folded(log)
-    assert log.names("commits") == []
+    assert log.files.names("commits") == []
     assert seen(log.out) == before
 
 
@@ -189,7 +189,7 @@ def test_a_death_at_every_passage_changes_nothing_that_a_reader_sees(log, memory
         assert [finding for finding in verify(out) if not finding.harmless] == [], passage
         compact(CommitLog(out), SMALL)
         assert seen(out) == before, passage
-        assert CommitLog(out).names("commits") == []
+        assert CommitLog(out).files.names("commits") == []
         shutil.rmtree(out)
         if not died:
             break
@@ -272,7 +272,7 @@ def test_a_small_file_that_is_damaged_is_not_packed(log):
     path.write_bytes(raw)
     with pytest.raises(CorruptDataError, match=r"passages/part-00000003.parquet is changed"):
         compact(log, SMALL)
-    assert log.version().packs == ()
+    assert log.reader.version().packs == ()
 
 
 def test_no_entry_goes_before_the_files_of_its_version_are_there(log, monkeypatch):
@@ -282,7 +282,7 @@ def test_no_entry_goes_before_the_files_of_its_version_are_there(log, monkeypatc
     (log.out / version.manifests[0].facts.path).unlink()
     with pytest.raises(CorruptDataError, match="no entry was removed"):
         folding.remove_folded(log)
-    assert len(log.names("commits")) == 6
+    assert len(log.files.names("commits")) == 6
 
 
 def test_small_files_go_once_packed_and_old_unless_a_snapshot_names_them(log):
@@ -293,7 +293,7 @@ def test_small_files_go_once_packed_and_old_unless_a_snapshot_names_them(log):
     found = collect(log.out, 30, dry_run=True)
     assert {each.kind for each in found} == {"packed"}
     assert len(found) == 6 * 6
-    assert log.version() is not None
+    assert log.reader.version() is not None
     before = seen(log.out)
     collect(log.out, 30, dry_run=False)
     assert list((log.out / "data").glob("*/part-*")) == []

@@ -37,11 +37,11 @@ def test_a_run_in_a_bucket_is_folded_packed_and_read_as_on_a_disk(store, tmp_pat
         assert list(read_partitions(found)) == list(read_partitions(wanted))
         assert CommitLog(log.out).entries() == local.entries()
         assert CommitLog(log.out).totals() == local.totals()
-    assert log.names("commits") == []
+    assert log.files.names("commits") == []
     assert take_snapshot(log.out, "v1").digest == wanted.digest
     log.put_plan({"seeds": 24, "partitions": 6})
     assert [finding for finding in verify(log.out) if not finding.harmless] == []
-    store.delete([log.version().packs[0].files["topics"].path])
+    store.delete([log.reader.version().packs[0].files["topics"].path])
     assert [finding.kind for finding in verify(log.out) if not finding.harmless] == ["missing"]
 
 

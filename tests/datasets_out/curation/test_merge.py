@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from foil.datasets_out.commits.log import CommitLog
-from foil.datasets_out.commits.merge import merge
 from foil.datasets_out.commits.snapshot import load_snapshot
+from foil.datasets_out.curation.merge import merge
 from foil.engine.errors import DifferentJobError
 from foil.engine.topic import Call
 from tests.support.commands import foil

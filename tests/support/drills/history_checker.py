@@ -78,5 +78,5 @@ def _visible_to_a_glob(dataset: Path, entries: Sequence[CommitEntry]) -> list[st
     Packs aside: until `foil gc` has freed what they replaced, and what a killed packing left, a glob sees rows twice.
     """
     named = {file.path for entry in entries for file in entry.files.values()}
-    there = [name for name in CommitLog(dataset).names("data") if "/part-" in name]
+    there = [name for name in CommitLog(dataset).files.names("data") if "/part-" in name]
     return [f"{name} is there and not committed" for name in there if name not in named]

@@ -22,6 +22,8 @@ _ROOMS = ("cluster", "datasets_out", "engine", "foil", "prompts", "tests", "trai
 _FOUND = re.compile(r"^seed (\d+): ([^:]+):")
 
 LOG = "datasets_out/commits/log.py"
+LOG_READER = "datasets_out/commits/log_reader.py"
+RUN_DOCUMENTS = "datasets_out/commits/run_documents.py"
 VERIFY = "datasets_out/commits/verify.py"
 ATOMIC = "engine/atomic_files.py"
 JOURNAL = "engine/flow/journal.py"
@@ -65,9 +67,9 @@ class Found:
 PLANTED = (
     Planted(
         "commit", "entry before its files", LOG,
-        "        if self._disk:\n            files = {table: self._put_file(",
-        "        self._put(entry_name(attempt.partition), seal(attempt.plain()), CommitUnknownError)\n"
-        "        if self._disk:\n            files = {table: self._put_file(",
+        "        if self.files.disk:\n            files = {table: self._put_file(",
+        "        self.files.put(entry_name(attempt.partition), seal(attempt.plain()), CommitUnknownError)\n"
+        "        if self.files.disk:\n            files = {table: self._put_file(",
     ),
     Planted(
         "commit", "no fsync of a file", ATOMIC,
@@ -88,12 +90,12 @@ PLANTED = (
     ),
     Planted(
         "commit", "the sweep takes live files", LOG,
-        "        for name in sorted(set(names) - named):\n", "        for name in sorted(set(names)):\n",
+        "        for name in sorted(set(names) - live):\n", "        for name in sorted(set(names)):\n",
     ),
-    Planted("commit", "another job's run is continued", LOG, "        if same_schema and (standing", "        if True or (standing"),
+    Planted("commit", "another job's run is continued", RUN_DOCUMENTS, "        if same_schema and (standing", "        if True or (standing"),
     Planted(
-        "commit", "another job's entry is read", LOG,
-        "        if entry.fingerprint != self.fingerprint():\n", "        if False:\n",
+        "commit", "another job's entry is read", LOG_READER,
+        "        if entry.fingerprint != self._documents.fingerprint():\n", "        if False:\n",
     ),
     Planted("verify", "a table is skipped", VERIFY, "for entry in unpacked for file in entry.files.values()]", "for entry in unpacked for file in list(entry.files.values())[1:]]"),
     Planted("verify", "snapshots are skipped", VERIFY, "    findings += _check_snapshots(log, entries, files)\n", ""),
@@ -290,7 +292,7 @@ PLANTED = (
     Planted(
         "bucket", "an entry before its files", LOG,
         "        else:  # a round trip each, so at once\n",
-        "        else:\n            self._put(entry_name(attempt.partition), seal(attempt.plain()), CommitUnknownError)\n",
+        "        else:\n            self.files.put(entry_name(attempt.partition), seal(attempt.plain()), CommitUnknownError)\n",
         bucket=True,
     ),
 )  # fmt: skip
