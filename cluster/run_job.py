@@ -70,7 +70,7 @@ def run_job(
         spec,
         on_seeds=on_seeds,
         takeover=takeover,
-        stands=log.stands_for(spec.fingerprint, spec.identity) and not retry_failed,
+        stands=log.documents.stands_for(spec.fingerprint, spec.identity) and not retry_failed,
         prepare=partial(_open, log, spec, job, retry_failed=retry_failed),
         fold=partial(fold, log),
     )
@@ -97,7 +97,7 @@ def _check_place(store: Store) -> None:
 
 def _open(log: CommitLog, spec: RunSpec, job: Job, *, retry_failed: bool) -> None:
     """Makes the folder this run's, and says of which run its topics are. Whoever does so must hold it."""
-    log.discard_unused(spec.fingerprint)
+    log.documents.discard_unused(spec.fingerprint)
     log.open(spec.fingerprint, spec.identity)
     if isinstance(job.seeds, StoredTopicsSettings):
         put_sources(log, [job.seeds.load()])

@@ -43,7 +43,6 @@ from foil.datasets_out.commits.log_reader import LogReader
 from foil.datasets_out.commits.run_documents import RunDocuments
 from foil.datasets_out.commits.run_files import RunFiles
 from foil.datasets_out.commits.schema import SCHEMA_VERSION, TABLES, to_tables
-from foil.datasets_out.commits.versions import LogTotals
 from foil.engine.atomic_files import FileSystem
 from foil.engine.crash_points import crash_point
 from foil.engine.errors import CommitError, CommitLostError, CommitUnknownError
@@ -86,14 +85,6 @@ class CommitLog:
         """The seeds of each committed partition."""
         return {entry.partition: entry.counts.seeds.total() for entry in self.entries()}
 
-    def stands_for(self, fingerprint: str, job: Mapping[str, Any]) -> bool:
-        """Whether this job's run is here, with these limits; then it is durable. Raises DifferentJobError as `open`."""
-        return self.documents.stands_for(fingerprint, job)
-
-    def discard_unused(self, fingerprint: str) -> None:
-        """Makes way where another job's run was opened, and nothing was committed, asked or named in it."""
-        return self.documents.discard_unused(fingerprint)
-
     def run(self) -> Mapping[str, Any]:
         """The run's fingerprint, job and schema version. Raises NoRunError if no run was opened here."""
         return self.documents.run()
@@ -119,10 +110,6 @@ class CommitLog:
     def partitions(self) -> list[int]:
         """The committed partitions, ascending; no entry is opened."""
         return self.reader.partitions()
-
-    def sums(self) -> LogTotals:
-        """The sums of all entries; only those that no version holds are opened."""
-        return self.reader.sums()
 
     def totals(self) -> Mapping[str, Any]:
         """See engine.protocols.CommitStore."""
@@ -160,7 +147,8 @@ class CommitLog:
         ours = self._publish(attempt, blobs) if earlier is None else None
         crash_point("commit.entered")
         if ours and (folded := self._folded(partition)) and folded != ours:
-            self._take_back(ours)
+            with suppress(OSError):  # it was put after a version had another of its partition; no reader saw it
+                self.store.delete([entry_name(partition)])
             ours = None
         standing = ours or self.entry(partition)
         self._sweep(standing, [name for file in attempt.files.values() for name in (file.path, content_name(file))])
@@ -178,11 +166,6 @@ class CommitLog:
             versions = self.reader.versions
             version = versions.newest()
             return versions.entry(version, partition) if version and partition in version.partitions else None
-
-    def _take_back(self, late: CommitEntry) -> None:
-        """Removes an entry that was put after a version had another of its partition; no reader saw it."""
-        with suppress(OSError):
-            self.store.delete([entry_name(late.partition)])
 
     def _encode(
         self, partition: int, topics: Sequence[Topic], facts: Mapping[str, Any]

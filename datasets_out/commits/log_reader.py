@@ -12,14 +12,7 @@ from foil.datasets_out.commits.run_documents import RunDocuments
 from foil.datasets_out.commits.run_files import RunFiles
 from foil.datasets_out.commits.schema import from_tables
 from foil.datasets_out.commits.version_reader import VersionReader
-from foil.datasets_out.commits.versions import (
-    FOLDER,
-    LogTotals,
-    PartitionRanges,
-    Version,
-    totals,
-    version_name,
-)
+from foil.datasets_out.commits.versions import FOLDER, LogTotals, PartitionRanges, Version, totals, version_name
 from foil.engine.errors import CommitError, CorruptDataError
 from foil.engine.flow.progress import paid_calls, unread_requests
 from foil.engine.topic import Call, Topic

@@ -1,8 +1,4 @@
-"""The documents that say which run lies in a folder: its job, the growths of its limits, and its plan.
-
-run.json -> growth-00000001.json -> ...     each later one has larger limits of the same job
-plan.json, plan-00000001.json               the plan under those limits; each document is put once
-"""
+"""The documents that say which run lies in a folder: its job, the growths of its limits, and its plan."""
 
 import math
 import re

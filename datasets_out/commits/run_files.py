@@ -37,11 +37,6 @@ class RunFiles:
         self.disk = (file_system or FileSystem()) if isinstance(self.store, LocalStore) else None
         self._inside: set[Path] = set()  # folders, each looked at once
 
-    @property
-    def in_bucket(self) -> bool:
-        """Whether its files lie in a bucket, and copies of them here."""
-        return self.disk is None
-
     @contextmanager
     def guard(self, name: str, need: int, error_class: type[CommitError] = CommitError) -> Iterator[None]:
         """Turns what the storage raises into an error that says where, how much, and what to do."""

@@ -6,6 +6,7 @@ every machine.
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -19,14 +20,7 @@ from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.commits.schema import TABLES, from_tables, has_key, record_key
 from foil.datasets_out.commits.stored_rows import StoredSpan, TablePart, fetched_ahead
 from foil.datasets_out.commits.version_reader import ManifestRows
-from foil.datasets_out.commits.versions import (
-    NO_PARTITIONS,
-    LogTotals,
-    Pack,
-    PartitionRanges,
-    Version,
-    totals,
-)
+from foil.datasets_out.commits.versions import NO_PARTITIONS, LogTotals, Pack, PartitionRanges, Version, totals
 from foil.engine.errors import CorruptDataError, UsageError
 from foil.engine.ids import canonical_json
 from foil.engine.storage import bloom_filter
@@ -195,7 +189,7 @@ class Snapshot:
 
         Of a bucket those of the tables that are `needed` are fetched, several at a time, and checked as it is done.
         """
-        if self._log.files.in_bucket:
+        if self._log.files.disk is None:
             self._log.files.locate_all(span.file for table in needed for span in self.spans(table))
             return
         stored = (span.file for table in TABLES for span in self.spans(table))
@@ -299,3 +293,36 @@ def _document_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} cannot name a snapshot; use letters, digits, dot, dash and underscore")
     return f"snapshots/{name}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDiff:
+    """Files of the topics that only one has, rows by table (first, second), and topics by status and reason."""
+
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    rows: Mapping[str, tuple[int, int]]
+    outcomes: Mapping[str, tuple[int, int]]
+
+
+def diff(first: Snapshot, second: Snapshot) -> SnapshotDiff:
+    """Compares two snapshots; only the topic files that they do not share are opened."""
+    files = [set(each.contents["topics"]) for each in (first, second)]
+    only = [sorted(own - counterpart, key=lambda file: file.path) for own, counterpart in (files, files[::-1])]
+    outcomes = [_outcomes(each, own) for each, own in zip((first, second), only, strict=True)]
+    names = sorted(outcomes[0].keys() | outcomes[1].keys())
+    paths = [tuple(file.path for file in own) for own in only]
+    return SnapshotDiff(
+        paths[0],
+        paths[1],
+        {table: (first.rows(table), second.rows(table)) for table in TABLES},
+        {name: (outcomes[0][name], outcomes[1][name]) for name in names},
+    )
+
+
+def _outcomes(snapshot: Snapshot, files: Iterable[CommittedFile]) -> Counter[str]:
+    parts, counts = dict(zip(snapshot.partitions, snapshot.parts("topics"), strict=True)), Counter[str]()
+    for file in files:
+        rows = parts[partition_of(file)].read(["status", "reason"]).to_pylist()
+        counts.update(" ".join(filter(None, (row["status"], row["reason"]))) for row in rows)
+    return counts

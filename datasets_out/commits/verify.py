@@ -177,7 +177,7 @@ def _check_documents(log: CommitLog) -> Iterator[Damage]:
     fingerprint = None
     with suppress(NoRunError, CommitError, CorruptDataError):  # reported below
         fingerprint = log.fingerprint()
-    for name in _document_names(log):
+    for name in ("run.json", "plan.json", "sources.json", *log.documents.growth_names()):
         try:
             body = log.files.read_sealed(name)
             if body is None and name == "run.json" and log.partitions():
@@ -188,10 +188,6 @@ def _check_documents(log: CommitLog) -> Iterator[Damage]:
                 yield Damage(name, "foreign", f"it is of the run {body['fingerprint']}; restore this run's from a copy")
         except (CommitError, CorruptDataError) as error:
             yield Damage(name, "changed", str(error))
-
-
-def _document_names(log: CommitLog) -> list[str]:
-    return ["run.json", "plan.json", "sources.json", *log.documents.growth_names()]
 
 
 def _check_fingerprints(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:

@@ -15,14 +15,7 @@ import pyarrow.parquet as pq
 
 from foil.datasets_out.commits.entries import CommitEntry, CommittedFile, content_name, shared_name
 from foil.datasets_out.commits.schema import SCHEMA_VERSION, TABLES
-from foil.datasets_out.commits.versions import (
-    FOLDER,
-    VERSION_NAME,
-    Manifest,
-    Version,
-    read_version,
-    version_name,
-)
+from foil.datasets_out.commits.versions import FOLDER, VERSION_NAME, Manifest, Version, read_version, version_name
 from foil.engine.errors import CorruptDataError
 from foil.engine.flow.progress import Counts, counts_of
 from foil.engine.ids import sha256_hex

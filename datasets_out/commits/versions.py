@@ -86,9 +86,7 @@ class PartitionRanges:
         return cls(pairs)
 
     def __contains__(self, partition: object) -> bool:
-        if not isinstance(partition, int):
-            return False
-        return self.covers(partition, partition)
+        return isinstance(partition, int) and self.covers(partition, partition)
 
     def covers(self, first: int, last: int) -> bool:
         """Whether one of its pairs holds all partitions from `first` to `last`."""
@@ -295,7 +293,10 @@ def _stored(name: str, rows: int, nbytes: int, sha256: str) -> CommittedFile:
 def encode_manifest(entries: Sequence[CommitEntry]) -> tuple[Manifest, dict[str, bytes]]:
     """The manifest of entries in order of partition, and the bytes of its two files by name."""
     partitions = [entry.partition for entry in entries]
-    columns: dict[str, list[Any]] = {"partition": partitions, "counts": [_counts(entry) for entry in entries]}
+    columns: dict[str, list[Any]] = {
+        "partition": partitions,
+        "counts": [canonical_json(entry.counts.plain()) for entry in entries],
+    }
     for table in TABLES:
         files = [entry.files[table] for entry in entries]
         columns[f"{table}_rows"] = [file.rows for file in files]
@@ -311,10 +312,6 @@ def encode_manifest(entries: Sequence[CommitEntry]) -> tuple[Manifest, dict[str,
     ]
     manifest = Manifest(PartitionRanges.of(partitions), *stored)
     return manifest, {file.path: blob for file, blob in zip(stored, blobs.values(), strict=True)}
-
-
-def _counts(entry: CommitEntry) -> str:
-    return canonical_json(entry.counts.plain())
 
 
 def _parquet(table: pa.Table) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from foil.datasets_out.commits.snapshot import Snapshot
 from foil.datasets_out.curation.derived_run import DerivedRun, taken_out, write_derived
-from foil.datasets_out.sql.query import run_sql
+from foil.datasets_out.sql.query import run_sql, topics_sql
 from foil.engine.errors import UsageError
 from foil.engine.ids import fraction_of
 from foil.engine.topic import Topic
@@ -75,7 +75,7 @@ def _choose(source: Snapshot, choice: Choice) -> _Chosen:
         f"CAST(({choice.balance or 'NULL'}\n) AS VARCHAR) AS value",
         f"(({choice.heldout or 'false'}\n)) IS TRUE AS held",
     ]
-    sql = f"SELECT topic_id, {', '.join(columns)} FROM topics WHERE status = 'accepted' ORDER BY topic_id"  # noqa: S608
+    sql = topics_sql(f"topic_id, {', '.join(columns)}", "status = 'accepted' ORDER BY topic_id")
     rows = run_sql(source.out, sql, snapshot=source.name or None).to_pylist()
     if len(rows) != source.sums().counts.topics["accepted"]:
         raise UsageError(

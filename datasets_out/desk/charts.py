@@ -65,11 +65,7 @@ def bar_chart(rows: Rows, category: str, value: str, *, series: str = "", stacke
             encoding["yOffset"] = {"field": "series", "sort": None}
     labels = _labels(first_rows, category)
     data = [
-        {
-            "label": labels[str(row[category])],
-            "value": row[value] or 0,
-            "series": _short(row[series]) if series else "",
-        }
+        {"label": labels[str(row[category])], "value": row[value] or 0, "series": _short(row[series]) if series else ""}
         for row in first_rows
     ]
     step = {"step": 13 if series and not stacked else 22}

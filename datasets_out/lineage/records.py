@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from foil.datasets_out.commits.schema import RECORD_IDS, TABLES, from_tables
 from foil.datasets_out.commits.snapshot import Snapshot
 from foil.datasets_out.commits.versions import PartitionRanges
-from foil.datasets_out.sql.query import run_sql
+from foil.datasets_out.sql.query import run_sql, topics_sql
 from foil.datasets_out.sql.views import dataset
 from foil.engine.errors import CorruptDataError, UsageError
 from foil.engine.topic import Topic
@@ -92,10 +92,8 @@ def choose_topics(
     The same seed draws the same topics, whatever else the run has. Raises what `run_sql` does.
     """
     order = "partition, topic_id" if sample_seed is None else f"sha256('{sample_seed}' || chr(31) || topic_id)"
-    sql = (
-        f"SELECT partition, topic_id, count(*) OVER () AS matched FROM topics WHERE ({condition or 'true'}\n) "  # noqa: S608 (run_sql only reads)
-        f"ORDER BY {order} LIMIT {most}"
-    )
+    columns = "partition, topic_id, count(*) OVER () AS matched"
+    sql = topics_sql(columns, f"({condition or 'true'}\n) ORDER BY {order} LIMIT {most}")
     rows = run_sql(out, sql, snapshot=snapshot).to_pylist()
     places = tuple(TopicPlace(row["partition"], row["topic_id"]) for row in rows)
     return ChosenTopics(places, rows[0]["matched"] if rows else 0)

@@ -27,11 +27,7 @@ _CONTEXT: Mapping[str, Any] = {
     "source": "cr:source", "subField": "cr:subField", "transform": "cr:transform", "isArray": "cr:isArray",
     "arrayShape": "cr:arrayShape", "equivalentProperty": "cr:equivalentProperty",
 }  # fmt: skip
-_FORMATS = {
-    ".parquet": "application/x-parquet",
-    ".jsonl": "application/jsonlines",
-    ".tsv": "text/tab-separated-values",
-}
+_FORMATS = {".parquet": "application/x-parquet", ".jsonl": "application/jsonlines", ".tsv": "text/tab-separated-values"}
 
 
 def croissant(

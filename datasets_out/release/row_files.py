@@ -214,11 +214,11 @@ class _JsonSink:
         self._file.close()
 
 
-class _TsvSink:
+class _TsvSink(_JsonSink):
     """No quoting, as the readers of qrels expect; a field with a tab or a line break is refused."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._file = path.open("w", encoding="utf-8", newline="\n")
+        super().__init__(path)
         self._file.write("\t".join(schema.names) + "\n")
 
     def write(self, row: Row) -> None:
@@ -226,9 +226,6 @@ class _TsvSink:
         if any(sign in value for value in fields for sign in "\t\n\r"):
             raise UsageError(f"{fields} cannot stand in {self._file.name}: a field has a tab or a line break")
         self._file.write("\t".join(fields) + "\n")
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def _kind_of(value: Any) -> pa.DataType:

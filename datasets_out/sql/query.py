@@ -141,6 +141,11 @@ def run_sql(
     return table.rename_columns(_number_duplicates(table.column_names))
 
 
+def topics_sql(columns: str, condition: str) -> str:
+    """A query of the view `topics`; what follows its condition may stand behind that."""
+    return f"SELECT {columns} FROM topics WHERE {condition}"  # noqa: S608 - `run_sql` only reads
+
+
 def _folders(
     runs: Mapping[str, Path], snapshot: str | None, sql: str
 ) -> contextlib.AbstractContextManager[dict[str, str]]:

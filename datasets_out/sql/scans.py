@@ -56,14 +56,9 @@ class StoredRows(ds.Dataset):  # type: ignore[misc]
         """The stored columns."""
         return self._schema
 
-    def scanner(
-        self,
-        columns: Sequence[str] | None = None,
-        filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
-        **_: Any,
-    ) -> ds.Scanner:
-        """The rows that pass the filter."""
-        return self._scan(self.schema.names if columns is None else columns, filter)
+    def scanner(self, columns: Sequence[str] | None = None, **options: Any) -> ds.Scanner:
+        """The rows that pass the `filter` among the options."""
+        return self._scan(self.schema.names if columns is None else columns, options.get("filter"))
 
     def _scan(self, columns: Sequence[str], condition: pc.Expression | None) -> ds.Scanner:
         return self.dataset(one_topic(condition)).scanner(columns=columns, filter=condition, cache_metadata=False)
@@ -112,22 +107,18 @@ class TripletBatches(ds.Dataset):  # type: ignore[misc]
         """TRIPLETS."""
         return TRIPLETS
 
-    def scanner(
-        self,
-        columns: Sequence[str] | None = None,
-        filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
-        **_: Any,
-    ) -> ds.Scanner:
-        """The rows that pass the filter, made as they are asked for."""
-        names = [name for name in TRIPLETS.names if columns is None or name in columns or may_name(filter, {name})]
+    def scanner(self, columns: Sequence[str] | None = None, **options: Any) -> ds.Scanner:
+        """The rows that pass the `filter` among the options, made as they are asked for."""
+        condition: pc.Expression | None = options.get("filter")
+        names = [name for name in TRIPLETS.names if columns is None or name in columns or may_name(condition, {name})]
         schema = pa.schema([TRIPLETS.field(name) for name in names or ["partition"]])
 
         def batches() -> Iterator[pa.RecordBatch]:
-            for each in self._ranges_of(filter):
+            for each in self._ranges_of(condition):
                 for batch in self._join(schema.names, each):
                     yield batch.cast(schema)
 
-        return ds.Scanner.from_batches(batches(), schema=schema, columns=columns, filter=filter)
+        return ds.Scanner.from_batches(batches(), schema=schema, columns=columns, filter=condition)
 
     def _ranges_of(self, condition: pc.Expression | None) -> Sequence[Range]:
         """The ranges in which rows may pass the filter, made narrower where it says so."""

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot, take_snapshot
-from foil.datasets_out.sql.query import run_sql
+from foil.datasets_out.sql.query import run_sql, topics_sql
 from foil.engine.errors import UsageError
 from foil.engine.ids import canonical_json, sha256_hex
 from foil.engine.settings import Settings
@@ -80,7 +80,7 @@ def _condition(settings: SourceSettings) -> str:
 
 
 def _chosen(settings: SourceSettings, snapshot: Snapshot, condition: str) -> frozenset[str]:
-    sql = f"SELECT topic_id FROM topics WHERE status = 'accepted' AND {condition}"  # noqa: S608 (run_sql only reads)
+    sql = topics_sql("topic_id", f"status = 'accepted' AND {condition}")
     table = run_sql(settings.run, sql, snapshot=snapshot.name or None)
     if not len(table):
         raise UsageError(f"no accepted topic of {settings.run} is chosen by {condition}; look with `foil sql`")

@@ -58,8 +58,7 @@ def _list(out: Path, *, as_json: bool) -> None:
 
 
 def _diff(out: Path, first: str, second: str | None, *, as_json: bool) -> None:
-    from foil.datasets_out.commits.snapshot import load_snapshot
-    from foil.datasets_out.diff.snapshot_diff import diff
+    from foil.datasets_out.commits.snapshot import diff, load_snapshot
 
     delta = diff(load_snapshot(out, first), load_snapshot(out, second))
     if as_json:

@@ -1,13 +1,23 @@
-"""Rows {query, pos, neg} as FlagEmbedding and GritLM read them; each keeps the instruction apart in its own way.
+"""Rows as trainers of embedders read them: FlagEmbedding, GritLM and sentence-transformers.
 
-FlagEmbedding takes `prompt` in place of its `query_instruction_for_retrieval`, if that option is set (set it to ""),
-and joins it by `query_instruction_format`. GritLM takes every text as [instruction, text] and leaves the instruction
-out of the embedding. An intent without a relevant or without another passage gives no row: both draw from the lists.
+FlagEmbedding and GritLM read {query, pos, neg}, each with the instruction apart in its own way. FlagEmbedding takes
+`prompt` in place of its `query_instruction_for_retrieval`, if that option is set (set it to ""), and joins it by
+`query_instruction_format`. GritLM takes every text as [instruction, text] and leaves the instruction out of the
+embedding. An intent without a relevant or without another passage gives no row: both draw from the lists.
+
+    triplets       anchor, positive, negative           one for each relevant with each other passage of an intent
+    n-tuples-K     anchor, positive, negative_1 ... K   one for each relevant passage, with all K others
+    pairs          query, passage, label                1 relevant, 0 not
+
+sentence-transformers takes every column but the label for an input, texts as the model reads them, so there are no ids.
+n-tuples are apart by their length: its trainer takes several data sets at once.
 """
 
 from collections.abc import Iterator
 
-from foil.datasets_out.release.formats.release_format import Layout, ReleaseFormat
+import pyarrow as pa
+
+from foil.datasets_out.release.formats.release_format import TEXT, Layout, ReleaseFormat, columns
 from foil.datasets_out.release.released_topic import JudgedIntent, ReleasedTopic, judged_intents
 from foil.datasets_out.release.row_files import OutputRow
 
@@ -38,6 +48,24 @@ def _grit_rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:
         yield OutputRow(f"{released.split}.jsonl", values)
 
 
+def _column_rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:
+    file = f"{released.split}.parquet"
+    for judged in judged_intents(released.topic):
+        anchor = layout.query(judged.intent)
+        positives, negatives = ([*map(layout.passage, texts)] for texts in (judged.positives, judged.negatives))
+        for positive in positives:
+            for negative in negatives:
+                values = {"anchor": anchor, "positive": positive, "negative": negative}
+                yield OutputRow(f"triplets/{file}", values)
+            if negatives:
+                numbered = {f"negative_{number}": text for number, text in enumerate(negatives, 1)}
+                values = {"anchor": anchor, "positive": positive, **numbered}
+                yield OutputRow(f"n-tuples-{len(negatives)}/{file}", values)
+        for label, passages in ((1, positives), (0, negatives)):
+            for passage in passages:
+                yield OutputRow(f"pairs/{file}", {"query": anchor, "passage": passage, "label": label})
+
+
 FLAG_EMBEDDING = ReleaseFormat(
     "flagembedding",
     _flag_rows,
@@ -46,4 +74,15 @@ FLAG_EMBEDDING = ReleaseFormat(
 )
 GRITLM = ReleaseFormat(
     "gritlm", _grit_rows, "torchrun -m training.run --mode embedding --train_data {folder}/{split}.jsonl ..."
+)
+SENTENCE_TRANSFORMERS = ReleaseFormat(
+    "sentence-transformers",
+    _column_rows,
+    'from datasets import load_dataset\n\ntriplets = load_dataset("{folder}", "triplets", split="{split}")\n'
+    "SentenceTransformerTrainer(model=model, train_dataset=triplets, loss=MultipleNegativesRankingLoss(model)).train()",
+    {
+        "triplets": columns(anchor=TEXT, positive=TEXT, negative=TEXT),
+        "pairs": columns(query=TEXT, passage=TEXT, label=pa.int64()),
+    },
+    "sentence-similarity",
 )

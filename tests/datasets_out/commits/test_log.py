@@ -186,7 +186,7 @@ def test_a_run_that_is_found_complete_is_durable(tmp_path):
             synced.append(Path(f"/proc/self/fd/{fd}").resolve())
             super().fsync(fd)
 
-    assert CommitLog(tmp_path, Noting()).stands_for("drill", JOB)
+    assert CommitLog(tmp_path, Noting()).documents.stands_for("drill", JOB)
     assert {tmp_path.resolve(), (tmp_path / "commits").resolve()} <= set(synced)
 
 
