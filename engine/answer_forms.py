@@ -35,28 +35,28 @@ _FITS = "Write one JSON object and nothing before or after it. It must fit this 
 class AnswerForm:
     """The way that serves one model, as far as its replies have shown."""
 
-    def __init__(self, wanted: Literal["auto"] | Structured, *, local: bool) -> None:
-        self._is_free = wanted == "auto"
-        self.structured: Structured = ("words" if local else "json_schema") if wanted == "auto" else wanted
+    def __init__(self, choice: Literal["auto"] | Structured, *, local: bool) -> None:
+        self._is_free = choice == "auto"
+        self.structured: Structured = ("words" if local else "json_schema") if choice == "auto" else choice
         self._readable: deque[bool] = deque(maxlen=LOOKED_AT)
 
-    def refused(self, tried: Structured, who: str) -> bool:
+    def refused(self, tried: Structured, name: str) -> bool:
         """Whether there is another way, now that this one was refused; from now on it is that."""
         if not self._is_free or tried in ("prompt", "words"):
             return False
         if self.structured == tried:
-            LOG.warning("%s takes no %s; the schema goes into the prompt from now on", who, tried)
+            LOG.warning("%s takes no %s; the schema goes into the prompt from now on", name, tried)
             self.structured = "prompt"
         return True
 
-    def heard(self, who: str, *, readable: bool) -> None:
+    def heard(self, name: str, *, readable: bool) -> None:
         """Notes whether a reply in `words` could be read."""
         if not self._is_free or self.structured != "words":
             return
         self._readable.append(readable)
         share = sum(self._readable) / LOOKED_AT
         if len(self._readable) == LOOKED_AT and share < LEAST_READABLE:
-            LOG.warning("%s: %.0f %% of %d replies can be read; a grammar from now on", who, 100 * share, LOOKED_AT)
+            LOG.warning("%s: %.0f %% of %d replies can be read; a grammar from now on", name, 100 * share, LOOKED_AT)
             self.structured = "json_schema"
 
 
@@ -75,8 +75,8 @@ def turns_of(request: Request, structured: Structured) -> list[dict[str, str]]:
     turns = [{"role": turn.role, "content": turn.content} for turn in request.messages]
     if request.schema is None or structured == "json_schema":
         return turns
-    asked = keys_line(request.schema) if structured == "words" else _FITS + json.dumps(request.schema)
-    turns[0] = {**turns[0], "content": f"{turns[0]['content']}\n\n{asked}"}
+    schema_words = keys_line(request.schema) if structured == "words" else _FITS + json.dumps(request.schema)
+    turns[0] = {**turns[0], "content": f"{turns[0]['content']}\n\n{schema_words}"}
     return turns
 
 

@@ -83,9 +83,9 @@ def write_new(
     fd = file_system.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         try:
-            left = memoryview(data)
-            while left:
-                left = left[file_system.write(fd, left[:_WRITE_BYTES]) :]
+            unwritten = memoryview(data)
+            while unwritten:
+                unwritten = unwritten[file_system.write(fd, unwritten[:_WRITE_BYTES]) :]
                 crash_point("put.written")
             if durable:
                 file_system.fsync(fd)

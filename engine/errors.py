@@ -73,11 +73,11 @@ class UsageError(FoilError):
 class SeedFormatError(UsageError):
     """A line or record of a corpus is not what its format requires."""
 
-    def __init__(self, path: object, line: int, expected: str, found: str) -> None:
-        self.path, self.line, self.expected, self.found = str(path), line, expected, found
-        shown = found if len(found) <= 120 else found[:117] + "..."
+    def __init__(self, path: object, line: int, expected: str, actual: str) -> None:
+        self.path, self.line, self.expected, self.found = str(path), line, expected, actual
+        excerpt = actual if len(actual) <= 120 else actual[:117] + "..."
         super().__init__(
-            f"{path}:{line}: expected {expected}, found {shown!r}; "
+            f"{path}:{line}: expected {expected}, found {excerpt!r}; "
             "mend the line, or set `on_error: skip` to count and skip such lines"
         )
 

@@ -73,17 +73,17 @@ def scrub(text: str) -> str:
 
 def scrub_reply(reply: Reply) -> Reply:
     """The reply without keys; where one was, without logprobs, whose tokens spell it too."""
-    others = tuple((scrub(text), scrub(reason)) for text, reason in reply.others)
+    other_choices = tuple((scrub(text), scrub(reason)) for text, reason in reply.others)
     scrubbed = replace(
         reply,
         text=scrub(reply.text),
         model=scrub(reply.model),
         finish_reason=scrub(reply.finish_reason),
         revision=scrub(reply.revision),
-        others=others,
+        others=other_choices,
     )
-    told = "" if reply.logprobs is None else str(reply.logprobs)
-    if scrubbed == reply and scrub(told) == told:
+    logprobs_text = "" if reply.logprobs is None else str(reply.logprobs)
+    if scrubbed == reply and scrub(logprobs_text) == logprobs_text:
         return reply
     return replace(scrubbed, logprobs=None)
 
@@ -130,8 +130,8 @@ def holds_key(path: Path) -> bool:
         if not os.fstat(file.fileno()).st_size:
             return False
         with mmap(file.fileno(), 0, access=ACCESS_READ) as content:
-            known = any(content.find(key.encode()) >= 0 for key in _known)
-            return known or _KEY_IN_FILE.search(content) is not None
+            holds_known = any(content.find(key.encode()) >= 0 for key in _known)
+            return holds_known or _KEY_IN_FILE.search(content) is not None
 
 
 def _read_file(source: str) -> str:

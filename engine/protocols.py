@@ -299,9 +299,9 @@ STAGES = frozenset({"instruction_writer", "passage_writer", JUDGE})
 """Roles that recipes and judges ask by default; one that the job does not name has what the role `writer` has."""
 
 
-def for_role(named: Mapping[str, Named], role: str) -> Named | None:
+def for_role(by_role: Mapping[str, Named], role: str) -> Named | None:
     """What a role has among those that a job names; None where it names nothing for it."""
-    return named.get(role) or (named.get("writer") if role in STAGES else None)
+    return by_role.get(role) or (by_role.get("writer") if role in STAGES else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,28 +241,28 @@ class SeedAsk:
                 if turns_left:
                     prompt = stage.corrected(prompt, request, reply, fault)
         try:
-            drawn = await self._draw(stage) if self._candidates else None
+            candidate = await self._draw(stage) if self._candidates else None
         except (UnreadableReplyError, FaultyReply) as fault:
-            drawn, last = None, fault
-        taken = drawn or usable
-        if taken:
-            return taken
+            candidate, last = None, fault
+        result = candidate or usable
+        if result:
+            return result
         raise last
 
     async def _draw(self, stage: "_Stage[Answer]") -> tuple[Answer, Reply]:
         """The first of the new candidates that passes; as the last of them, where none does."""
-        asked = {**_sampling(stage.model, stage.prompt), **stage.model.traits.params, **stage.prompt.params}
-        params = {**stage.prompt.params, "temperature": max(_CANDIDATE_TEMPERATURE, asked.get("temperature", 0.0))}
-        left, single, after = self._candidates, replace(stage.prompt, params={**params, "n": 1}), None
-        request, choices = await self._several(stage, {**params, "n": left})
+        sampling = {**_sampling(stage.model, stage.prompt), **stage.model.traits.params, **stage.prompt.params}
+        params = {**stage.prompt.params, "temperature": max(_CANDIDATE_TEMPERATURE, sampling.get("temperature", 0.0))}
+        missing, single, after = self._candidates, replace(stage.prompt, params={**params, "n": 1}), None
+        request, choices = await self._several(stage, {**params, "n": missing})
         while True:
-            left -= len(choices)
+            missing -= len(choices)
             for place, choice in enumerate(choices, 1):
                 try:
                     is_last = place == len(choices)
                     return self._take(stage, request, choice, turn="candidates", is_last=is_last), choice
                 except (UnreadableReplyError, FaultyReply):
-                    if is_last and left <= 0:
+                    if is_last and missing <= 0:
                         raise
             request, reply = await self._reply(stage.model, single, stage.answer, after)
             choices, after = [reply], request
@@ -287,8 +287,8 @@ class SeedAsk:
         fault, salvaged = "", ""
         try:
             parsed = self._heard(stage, request, reply)
-            taken = stage.check(parsed) if stage.check else parsed
-            salvaged = ", ".join(name for name, value in taken if value != getattr(parsed, name))
+            answer = stage.check(parsed) if stage.check else parsed
+            salvaged = ", ".join(name for name, value in answer if value != getattr(parsed, name))
             is_last = True
         except (UnreadableReplyError, CutPromptError, Rejected) as error:
             fault = _fault(error)
@@ -298,7 +298,7 @@ class SeedAsk:
             if is_last:
                 stage.calls.append(_call(stage.prompt, request, reply, turn=turn, fault=fault, salvaged=salvaged))
                 self.calls[:] = chain.from_iterable(self._calls_by_prompt)
-        return taken
+        return answer
 
     def _heard(self, stage: "_Stage[Answer]", request: Request, reply: Reply) -> Answer:
         """The typed answer; the model learns whether its JSON could be read. Raises CutPromptError."""

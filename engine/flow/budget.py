@@ -44,9 +44,9 @@ class Spend:
         """So many of it."""
         return Spend(self.calls * count, self.tokens * count, self.usd * count)
 
-    def covers(self, other: Spend) -> bool:
+    def covers(self, cost: Spend) -> bool:
         """Whether the other can be taken from it."""
-        return self.calls >= other.calls and self.tokens >= other.tokens and self.usd >= other.usd
+        return self.calls >= cost.calls and self.tokens >= cost.tokens and self.usd >= cost.usd
 
 
 def spend_of(reply: Reply) -> Spend:
@@ -100,13 +100,13 @@ class Budget:
         if settled:
             await self.take_back(owner, settled)
         async with self._returned:
-            while over := self._over(wanted := Spend(1, call.tokens, call.usd or self._dearest)):
+            while over := self._over(need := Spend(1, call.tokens, call.usd or self._dearest)):
                 self._check_alive(owner)
                 if not self._reserved.calls:
                     raise BudgetSpentError(f"the budget is spent: {over}; raise it under `limits.budget` and run again")
                 await self._returned.wait()
             self._check_alive(owner)
-            lent = wanted.times(min(calls, self._fair_calls(wanted)))
+            lent = need.times(min(calls, self._fair_calls(need)))
             self._held[owner] = self._held.get(owner, Spend()) + lent
             self._reserved += lent
             return lent
@@ -124,8 +124,8 @@ class Budget:
 
     async def forfeit(self, owner: str) -> None:
         """Counts what a dead worker held as spent: its requests may have been answered, and will be asked again."""
-        if held := self._held.get(owner):
-            await self.take_back(owner, Settlement(held, held))
+        if lease := self._held.get(owner):
+            await self.take_back(owner, Settlement(lease, lease))
         async with self._returned:
             self._dead.add(owner)
             self._held.pop(owner, None)
@@ -138,9 +138,9 @@ class Budget:
 
     def _fair_calls(self, call: Spend) -> int:
         """How many such calls one worker may hold: half its part of what is left, one at least."""
-        taken = self.spent + self._reserved
+        used = self.spent + self._reserved
         room = [
-            (limit - getattr(taken, name)) / getattr(call, name)
+            (limit - getattr(used, name)) / getattr(call, name)
             for name in ("calls", "tokens", "usd")
             if (limit := getattr(self._limits, name)) is not None and getattr(call, name)
         ]

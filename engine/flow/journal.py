@@ -73,9 +73,9 @@ class Journal:
         `again`: whether another worker of this session may have had it. Reads its replies, if there are any. Raises
         CorruptDataError for damage where one of its replies may have been.
         """
-        others = "" if again else self._session
+        own_session = "" if again else self._session
         anew = again or not self.is_grouped  # a bucket is listed only where something may have come
-        return PartitionJournal(self, partition, seeds, self._index.replies(partition, but_of=others, anew=anew))
+        return PartitionJournal(self, partition, seeds, self._index.replies(partition, but_of=own_session, anew=anew))
 
     def close(self) -> None:
         """Ends the stream with its index, and with the number of requests that were left open."""

@@ -92,7 +92,7 @@ class Segment:
         """Whether a record of the partition is, or may have been, in it."""
         at = bisect_left(self.partitions, partition)
         there = at < len(self.partitions) and self.partitions[at] == partition
-        return there or any(named == partition for _, named in self.damaged)
+        return there or any(claimed == partition for _, claimed in self.damaged)
 
 
 class JournalIndex:
@@ -158,7 +158,7 @@ def paid_replies(store: Store, committed: Collection[int]) -> Iterator[Reply]:
 
 def paid_seeds(store: Store, committed: Collection[int]) -> dict[int, str]:
     """The digests of the seeds of each partition that is not committed and for which a reply is journalled."""
-    index, found = JournalIndex(store), dict[int, str]()
+    index, digests = JournalIndex(store), dict[int, str]()
     index.look()
     for partition in index.partitions():
         if partition not in committed:
@@ -166,9 +166,9 @@ def paid_seeds(store: Store, committed: Collection[int]) -> dict[int, str]:
             for fact in index.facts(partition):
                 seeds, replies = str(fact.get("seeds", seeds)), replies or "reply" in fact
                 if seeds and replies:
-                    found[partition] = seeds
+                    digests[partition] = seeds
                     break
-    return found
+    return digests
 
 
 class ReplyArchive:
@@ -254,10 +254,10 @@ def undamaged_segments(store: Store) -> Iterator[Segment]:
 
 def _streams(store: Store) -> list[StoredObject]:
     """All that is of a journal, in order of key. Of a stream that was being gathered, the one object."""
-    found = [each for each in store.streams(FOLDER) if _SEGMENT.fullmatch(each.key)]
+    streams = [each for each in store.streams(FOLDER) if _SEGMENT.fullmatch(each.key)]
     closed = list(store.list_objects(_CLOSED))
     names = {each.key.rpartition("/")[2] for each in closed}
-    return [each for each in found if each.key.rpartition("/")[2] not in names] + closed
+    return [each for each in streams if each.key.rpartition("/")[2] not in names] + closed
 
 
 def _read(store: Store, key: str, start: int, length: int) -> bytes:
@@ -269,9 +269,9 @@ def _by_writer(store: Store) -> dict[str, list[StoredObject]]:
     """The streams of each writer, in the order in which it wrote them."""
     writers: dict[str, list[tuple[int, StoredObject]]] = {}
     for stream in _streams(store):
-        if found := _SEGMENT.fullmatch(stream.key):
-            writers.setdefault(found[1], []).append((int(found[2]), stream))
-    return {name: [stream for _, stream in sorted(found, key=lambda one: one[0])] for name, found in writers.items()}
+        if match := _SEGMENT.fullmatch(stream.key):
+            writers.setdefault(match[1], []).append((int(match[2]), stream))
+    return {name: [stream for _, stream in sorted(rows, key=lambda row: row[0])] for name, rows in writers.items()}
 
 
 def _lines(store: Store, key: str, start: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -298,7 +298,7 @@ def _look_at(store: Store, segment: Segment, stream: StoredObject) -> None:
         return
     if closing:
         segment.index = stream.bytes - closing[0] - int(closing[1]["index_bytes"]), int(closing[1]["index_bytes"])
-    known = len(segment.ranges)
+    partitions_before = len(segment.ranges)
     for at, line in _lines(store, segment.key, segment.end):
         if not line.endswith(b"\n") and is_unfinished(line):
             break  # it may still be written
@@ -307,9 +307,9 @@ def _look_at(store: Store, segment: Segment, stream: StoredObject) -> None:
     segment.bytes = stream.bytes
     if segment.index and segment.damaged:  # the index itself is damaged, and no reply stood there
         at = segment.index[0]
-        segment.damaged = [one for one in segment.damaged if one[0] < _line_number(store, segment.key, at)]
+        segment.damaged = [each for each in segment.damaged if each[0] < _line_number(store, segment.key, at)]
     segment.index = None
-    if len(segment.ranges) != known:
+    if len(segment.ranges) != partitions_before:
         segment.partitions = array("q", sorted(segment.ranges))
 
 
@@ -334,8 +334,8 @@ def _take_index(store: Store, segment: Segment, end: int, fact: Mapping[str, Any
 
 def _index_at(store: Store, key: str, start: int, length: int) -> dict[str, list[int]] | None:
     record = checked(_read(store, key, start, length))
-    found: dict[str, list[int]] | None = parsed(record[1]).get("index") if record else None
-    return found
+    index: dict[str, list[int]] | None = parsed(record[1]).get("index") if record else None
+    return index
 
 
 def _note(segment: Segment, at: int, line: bytes) -> None:
@@ -434,13 +434,13 @@ def _in_flight(store: Store, streams: Sequence[StoredObject]) -> InFlight | int 
 def _replayed(store: Store, stream: StoredObject, *, first: bool) -> InFlight | None:
     """What is in flight at the end of a stream; None where it does not say with what it began."""
     start = max(0, stream.bytes - _STATE_WINDOW)
-    state = _replay(_lines(store, stream.key, start), known=first and start == 0)
-    return state if state or not start else _replay(_lines(store, stream.key), known=first)
+    state = _replay(_lines(store, stream.key, start), is_first=first and start == 0)
+    return state if state or not start else _replay(_lines(store, stream.key), is_first=first)
 
 
-def _replay(lines: Iterable[tuple[int, bytes]], *, known: bool) -> InFlight | None:
-    """`known`: nothing was in flight before."""
-    state = InFlight() if known else None
+def _replay(lines: Iterable[tuple[int, bytes]], *, is_first: bool) -> InFlight | None:
+    """`is_first`: nothing was in flight before."""
+    state = InFlight() if is_first else None
     for _, line in lines:
         if not (record := checked(line)):
             continue

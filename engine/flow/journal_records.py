@@ -58,8 +58,8 @@ def reply_fact(reply: Reply) -> dict[str, Any]:
 
 def claimed_partition(line: bytes) -> int | None:
     """The partition that a line names, whether it checks or not."""
-    found = re.match(rb"[^ ]* ([0-9]{1,8}) ", line)
-    return int(found[1]) if found else None
+    match = re.match(rb"[^ ]* ([0-9]{1,8}) ", line)
+    return int(match[1]) if match else None
 
 
 def is_unfinished(line: bytes) -> bool:

@@ -164,8 +164,8 @@ class Flow:
     async def try_seeds(self, pending: PendingPartition, seed_ids: Sequence[str]) -> None:
         """Runs these seeds of a partition for what they do to this process; replies are journalled, topics dropped."""
         FENCE.set(self._fence)
-        partition, wanted = await _load(pending), set(seed_ids)
-        seeds = tuple(seed for seed in partition.seeds if seed.id in wanted)
+        partition, wanted_ids = await _load(pending), set(seed_ids)
+        seeds = tuple(seed for seed in partition.seeds if seed.id in wanted_ids)
         open_partition = await self._begin(Partition(partition.index, seeds, digests=partition.digests), {}, again=True)
         await asyncio.gather(*(self._traced_topics(seed, open_partition) for seed in seeds))
         self._close(open_partition)

@@ -61,9 +61,9 @@ class Counts:
 
     def plain(self) -> dict[str, Any]:
         """As a commit entry stores it: plain JSON that names every status."""
-        named = {name: {status: getattr(self, name)[status] for status in _STATUSES} for name in ("seeds", "topics")}
+        tally = {name: {status: getattr(self, name)[status] for status in _STATUSES} for name in ("seeds", "topics")}
         shallow = {name: dict(value) if isinstance(value, Counter) else value for name, value in _fields(self)}
-        return shallow | named | {"validators": spelled(self.validators.items())}
+        return shallow | tally | {"validators": spelled(self.validators.items())}
 
 
 def spelled(validators: Iterable[tuple[tuple[str, str], int]]) -> dict[str, int]:
@@ -131,12 +131,12 @@ def outcomes(topic: Topic) -> Iterator[tuple[str, str]]:
 
     A mark is a verdict that passes and gives a reason all the same.
     """
-    said: dict[str, set[str]] = {}
+    results_by_validator: dict[str, set[str]] = {}
     for verdict in topic.verdicts:
         marked = verdict.outcome == "pass" and verdict.reason
-        said.setdefault(verdict.validator, set()).add("mark" if marked else verdict.outcome)
-    for validator, found in said.items():
-        yield validator, next(outcome for outcome in OUTCOMES if outcome in found)
+        results_by_validator.setdefault(verdict.validator, set()).add("mark" if marked else verdict.outcome)
+    for validator, results in results_by_validator.items():
+        yield validator, next(outcome for outcome in OUTCOMES if outcome in results)
 
 
 def total(parts: Iterable[Counts]) -> Counts:

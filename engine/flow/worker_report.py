@@ -66,18 +66,18 @@ class SeedEndings:
     failed: int = 0
     usd: float = 0.0
     example: str = ""
-    asked: AskedSeeds = AskedSeeds()
+    asked_seeds: AskedSeeds = AskedSeeds()
 
     @classmethod
     def of(cls, seed_id: str, topics: Sequence[Topic], counts: Counts) -> "SeedEndings":
         """The ending of one seed."""
-        asked = AskedSeeds.of(seed_id, topics, counts)
+        asked_seeds = AskedSeeds.of(seed_id, topics, counts)
         failed = next((topic for topic in topics if topic.status == "failed"), None)
         if not counts.seeds["failed"] or failed is None:
-            return cls(1, 0, counts.cost_usd, asked=asked)
+            return cls(1, 0, counts.cost_usd, asked_seeds=asked_seeds)
         reply = f"; its last reply begins {failed.calls[-1].reply_text[:_WORDS]!r}" if failed.calls else ""
         example = f"seed {seed_id!r}: {failed.reason}: {failed.detail[:_WORDS]}{reply}"
-        return cls(1, 1, counts.cost_usd, example, asked)
+        return cls(1, 1, counts.cost_usd, example, asked_seeds)
 
     def __add__(self, later: "SeedEndings") -> "SeedEndings":
         return SeedEndings(
@@ -85,7 +85,7 @@ class SeedEndings:
             self.failed + later.failed,
             self.usd + later.usd,
             later.example or self.example,
-            self.asked + later.asked,
+            self.asked_seeds + later.asked_seeds,
         )
 
 

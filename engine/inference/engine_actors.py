@@ -90,7 +90,7 @@ class _EnginePlace:
     start_at: float = 0.0
     look_at: float = 0.0
     given_up: bool = False
-    told: bool = False
+    has_warned: bool = False
 
 
 class EngineCrew:
@@ -147,8 +147,8 @@ class EngineCrew:
         place.look_at = time.monotonic() + _ROOM_S
         if ray.wait([place.placed], timeout=0)[0]:
             return
-        if not place.told:
-            place.told = True
+        if not place.has_warned:
+            place.has_warned = True
             LOG.warning("engine %s of %s waits for %s on one node", place.name, place.spec.model, _words(place))
         if _is_lost(place):
             ray.kill(place.actor, no_restart=True)
@@ -203,11 +203,11 @@ class EngineCalls:
 
     async def __call__(self, engine: str, request: Request) -> Reply:
         actor = self._actors.get(engine) or await self._find(engine)
-        sent = actor.complete.remote(request)
+        pending_reply = actor.complete.remote(request)
         try:
-            reply: Reply = await _answer(engine, sent)
+            reply: Reply = await _answer(engine, pending_reply)
         except asyncio.CancelledError:
-            ray.cancel(sent)
+            ray.cancel(pending_reply)
             raise
         except TransientModelError:
             self._actors.pop(engine, None)

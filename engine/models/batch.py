@@ -349,10 +349,10 @@ async def _find_or_create(name: str, file_id: str, made_at: float, client: Any) 
     return _id_of(batch)
 
 
-def _id_of(made: Any) -> str:
-    if not isinstance(made.id, str) or not 0 < len(made.id) <= _LONGEST_ID:
+def _id_of(created: Any) -> str:
+    if not isinstance(created.id, str) or not 0 < len(created.id) <= _LONGEST_ID:
         raise ValueError("the provider names no id of what it made")
-    return made.id
+    return created.id
 
 
 def _ids(path: Path) -> list[str]:

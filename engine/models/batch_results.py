@@ -28,10 +28,10 @@ async def keep_results(
     """
     dropped = 0
     async for line in _lines(_first(parts, (len(waiting) + 1) * (most_bytes + 1)), most_bytes):
-        request_id, kept = _kept(line, most_bytes)
+        request_id, stored_line = _kept(line, most_bytes)
         if request_id in waiting:
             waiting.discard(request_id)
-            keep(kept + b"\n")
+            keep(stored_line + b"\n")
         else:
             dropped += bool(line)
     if dropped:
@@ -43,10 +43,10 @@ async def keep_results(
 def custom_id(line: bytes) -> str:
     """The request that a line of a batch's files is about, "" if it names none."""
     try:
-        found = json.loads(line)["custom_id"]
+        request_id = json.loads(line)["custom_id"]
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
-    return found if isinstance(found, str) else ""
+    return request_id if isinstance(request_id, str) else ""
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -78,8 +78,8 @@ async def _lines(parts: AsyncIterator[bytes], most_bytes: int) -> AsyncIterator[
 def _kept(line: bytes, most_bytes: int) -> tuple[str, bytes]:
     """The request that a line answers, and the line as it is stored."""
     if len(line) > most_bytes:
-        found = _ID.search(line[:_HEAD_BYTES])
-        request_id = found[1].decode() if found else ""
+        match = _ID.search(line[:_HEAD_BYTES])
+        request_id = match[1].decode() if match else ""
         message = f"the batch answered with more than {most_bytes:,} bytes (most_reply_bytes); raise it"
         return request_id, _dump({"custom_id": request_id, "error": {"code": OVERSIZE, "message": message}})
     request_id = custom_id(line)

@@ -116,8 +116,8 @@ class Hosted(Model):
 
     def lease_rates(self, ask: AskForRates) -> None:
         """Shares the rates that the settings name with all workers who ask there; before the first request."""
-        named = {"requests": self._settings.rpm, "tokens": self._settings.tpm}
-        quotas = {unit: rate / 60 for unit, rate in named.items() if rate}
+        per_minute = {"requests": self._settings.rpm, "tokens": self._settings.tpm}
+        quotas = {unit: rate / 60 for unit, rate in per_minute.items() if rate}
         keys = {e.url: rate_key(e.url, self.name, e.api_key) for e in self._settings.all_endpoints()}
         for endpoint in self.pool.endpoints if quotas else ():
             about = RateAsk(keys[endpoint.name], secrets.token_hex(8), quotas, self._share)
@@ -469,7 +469,7 @@ class EndpointClient:
         if len(answer.choices) < request.params.get("n", 1) and not self._gives_one and "n" not in self.dialect.dropped:
             self._gives_one = True
             LOG.warning("%s gives fewer choices than it is asked for; the others are asked for one by one", self.url)
-        (text, reason), *others = answer.choices
+        (text, reason), *other_choices = answer.choices
         return Reply(
             request_id=request.id,
             text=text,
@@ -479,7 +479,7 @@ class EndpointClient:
             completion_tokens=usage.completion_tokens,
             cost_usd=self._settings.price.of(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens),
             latency_s=round(max(latency_s, 0.0), 4),
-            others=tuple(others),
+            others=tuple(other_choices),
             logprobs=answer.logprobs,
             cached_tokens=usage.cached_tokens,
             endpoint=self.url,
@@ -520,9 +520,9 @@ def _names_of(schema: Mapping[str, Any], structured: Structured) -> tuple[str, .
 
 def _headers_of(client: openai.AsyncOpenAI) -> dict[str, str]:
     """What the client tells of itself and of its user with each request, less the machine that it runs on."""
-    told = {**client.default_headers, **client.auth_headers}
+    headers = {**client.default_headers, **client.auth_headers}
     return {
         name: value
-        for name, value in told.items()
+        for name, value in headers.items()
         if isinstance(value, str) and not name.lower().startswith("x-stainless")
     }

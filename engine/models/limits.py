@@ -187,12 +187,12 @@ class LearntRate:
         if number == self._probe:
             self._probe = -1
 
-    def ended(self, now: float, number: int, sent: float, *, refused: bool, pause_s: float | None = None) -> None:
-        """Notes the end of the request of this number, `sent` then. `pause_s` is what its 429 asks for."""
+    def ended(self, now: float, number: int, sent_at: float, *, refused: bool, pause_s: float | None = None) -> None:
+        """Notes the end of the request of this number, `sent_at` then. `pause_s` is what its 429 asks for."""
         alone = number == self._probe
         self.abandoned(number)
         if refused:
-            self._kept[int(sent / _BIN_S)] = self._kept.get(int(sent / _BIN_S), 0) - 1
+            self._kept[int(sent_at / _BIN_S)] = self._kept.get(int(sent_at / _BIN_S), 0) - 1
         elif number >= self._row_from:
             self._row = 0
         if number < self._from:
@@ -284,8 +284,8 @@ class LearntRate:
         if self._cuts and not used_up:
             rate = min(rate, _AGAIN_BELOW * most)
         floor = self._kept_in_a_minute(now) / _MINUTE_S if used_up and not self._cuts else 0.0
-        held = _BELOW * self._good if not self._cuts else _AGAIN_BELOW * self._good if self._cuts == 1 else 0.0
-        return max(rate, _BELOW * min(most, floor), min(most, held))
+        least = _BELOW * self._good if not self._cuts else _AGAIN_BELOW * self._good if self._cuts == 1 else 0.0
+        return max(rate, _BELOW * min(most, floor), min(most, least))
 
     def _learn_window(self, now: float) -> None:
         """The quota is of a window that is not over: what a minute took is the rate, and it is not tried soon."""

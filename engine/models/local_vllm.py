@@ -234,7 +234,7 @@ class LocalVllm(Model):
         choices = sorted(output.outputs, key=lambda choice: choice.index)
         if broken := [choice for choice in choices if choice.finish_reason in {"abort", "error", None}]:
             raise TransientModelError(f"{self.name}: the engine gave up the request ({broken[0].finish_reason})")
-        first, *others = choices
+        first, *other_choices = choices
         return Reply(
             request.id,
             first.text,
@@ -243,7 +243,7 @@ class LocalVllm(Model):
             prompt_tokens=len(output.prompt_token_ids),
             completion_tokens=sum(len(choice.token_ids) for choice in choices),
             latency_s=latency_s,
-            others=tuple((choice.text, choice.finish_reason) for choice in others),
+            others=tuple((choice.text, choice.finish_reason) for choice in other_choices),
             logprobs=read_logprobs(_logprobs(first, request.params.get("top_logprobs") or 0)),
             cached_tokens=output.num_cached_tokens or 0,
             endpoint="local_vllm",

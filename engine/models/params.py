@@ -102,23 +102,23 @@ class Dialect:
 
     def applied(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The body of a request in this dialect."""
-        kept = {name: value for name, value in body.items() if name not in self.dropped and (name, value) != ("n", 1)}
-        limit = kept.pop(_LONG, None) or kept.get(_SHORT)
+        result = {name: value for name, value in body.items() if name not in self.dropped and (name, value) != ("n", 1)}
+        limit = result.pop(_LONG, None) or result.get(_SHORT)
         if limit is not None and (self.limit == _LONG or _LONG in body):
-            kept.pop(_SHORT, None)
-            kept[self.limit if _LONG not in body else _LONG] = limit
-        return kept if self.system else {**kept, "messages": _without_system(kept["messages"])}
+            result.pop(_SHORT, None)
+            result[self.limit if _LONG not in body else _LONG] = limit
+        return result if self.system else {**result, "messages": _without_system(result["messages"])}
 
     def after(self, refusal: str, params: Mapping[str, Any]) -> "Dialect | None":
         """The dialect that leaves out or renames what the refusal names; None where it names nothing of that kind."""
         if not _REFUSES.search(refusal):
             return None
-        named = set(re.findall(r"\w+", refusal))
-        dropped = self.dropped | {name for name in _SAMPLING & params.keys() if name in named}
+        words = set(re.findall(r"\w+", refusal))
+        dropped = self.dropped | {name for name in _SAMPLING & params.keys() if name in words}
         if "logprobs" in dropped:
             dropped |= {"top_logprobs"}
-        other = _LONG if self.limit == _SHORT else _SHORT
-        limit = other if self.limit in named and self.limit in refusal.split(other, maxsplit=1)[0] else self.limit
+        alias = _LONG if self.limit == _SHORT else _SHORT
+        limit = alias if self.limit in words and self.limit in refusal.split(alias, maxsplit=1)[0] else self.limit
         system = self.system and not _SYSTEM_REFUSED.search(refusal)
         learnt = replace(self, limit=limit, dropped=dropped, system=system)
         return learnt if learnt != self else None
@@ -145,8 +145,8 @@ def thinking_tokens(model: str, effort: str | None) -> int:
 def _without_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The messages with the system's text at the head of the first user message."""
     system = [message["content"] for message in messages if message["role"] == "system"]
-    others = [message for message in messages if message["role"] != "system"]
-    if not system or not others:
-        return others or messages
-    first = {**others[0], "content": "\n\n".join([*system, others[0]["content"]])}
-    return [first, *others[1:]]
+    turns = [message for message in messages if message["role"] != "system"]
+    if not system or not turns:
+        return turns or messages
+    first = {**turns[0], "content": "\n\n".join([*system, turns[0]["content"]])}
+    return [first, *turns[1:]]

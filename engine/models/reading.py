@@ -114,13 +114,13 @@ def thoughts_in(content: bytes) -> tuple[str, int]:
     return _thoughts(body["choices"][0]["message"])[0], _thought_tokens(_mapping(body.get("usage")))
 
 
-def read_usage(told: Any, request: Request, written: int) -> Usage:
+def read_usage(raw: Any, request: Request, written: int) -> Usage:
     """The usage that a provider tells, or one guessed where it tells none, or numbers that cannot be.
 
     Tokens are integers of at least 0, below 2^31; those from a cache are among the prompt's, which are no handful for a
     long prompt. A reply of `written` characters took some, and no more than were allowed.
     """
-    usage = _mapping(told)
+    usage = _mapping(raw)
     prompt, completion = (
         _number(usage, "prompt_tokens", "input_tokens"),
         _number(usage, "completion_tokens", "output_tokens"),
@@ -129,12 +129,12 @@ def read_usage(told: Any, request: Request, written: int) -> Usage:
     guess = Usage(_tokens(sum(len(message.content) for message in request.messages)), _tokens(written), guessed=True)
     if not (is_count(prompt) and is_count(completion) and is_count(cached) and cached <= prompt):
         return guess
-    taken, agrees = _with_thoughts(usage, prompt, completion, request)
-    if taken is None or (written and not taken):
-        taken, agrees = guess.completion_tokens, False
+    completion_tokens, agrees = _with_thoughts(usage, prompt, completion, request)
+    if completion_tokens is None or (written and not completion_tokens):
+        completion_tokens, agrees = guess.completion_tokens, False
     if prompt > _most_prompt(request) or (guess.prompt_tokens and not prompt) or _is_too_small(prompt, request):
         prompt, cached, agrees = guess.prompt_tokens, 0, False
-    return Usage(prompt, taken, cached, guessed=not agrees)
+    return Usage(prompt, completion_tokens, cached, guessed=not agrees)
 
 
 def _with_thoughts(usage: Mapping[str, Any], prompt: int, completion: int, request: Request) -> tuple[int | None, bool]:
@@ -158,8 +158,8 @@ def _with_thoughts(usage: Mapping[str, Any], prompt: int, completion: int, reque
 def _thought_tokens(usage: Mapping[str, Any]) -> int:
     """The tokens of thoughts, where they are counted; 0 else."""
     places = (*(_mapping(usage.get(name)) for name in ("completion_tokens_details", "output_tokens_details")), usage)
-    told = next((count for place in places if (count := _number(place, "reasoning_tokens")) is not None), 0)
-    return int(told) if is_count(told) else 0
+    tokens = next((count for place in places if (count := _number(place, "reasoning_tokens")) is not None), 0)
+    return int(tokens) if is_count(tokens) else 0
 
 
 def _most_prompt(request: Request) -> int:
@@ -173,13 +173,13 @@ def _is_too_small(prompt_tokens: int, request: Request) -> bool:
     return prompt_tokens < min(SHORTEST_CONTEXT, fewest_tokens(request) // 4)
 
 
-def read_logprobs(told: Any) -> dict[str, Any] | None:
+def read_logprobs(raw: Any) -> dict[str, Any] | None:
     """The logprobs of the first choice, its tokens and the likeliest others; None if that of a token is no
     number and does not stand among the likeliest either.
 
     A candidate without a number, or that the provider calls impossible (minus infinity), is left out.
     """
-    tokens = told.get("content") if isinstance(told, Mapping) else None
+    tokens = raw.get("content") if isinstance(raw, Mapping) else None
     if not isinstance(tokens, list):
         return None
     try:
@@ -282,10 +282,10 @@ def _thoughts(message: Mapping[str, Any]) -> tuple[str, str]:
             return name, text
     content = message.get("content")
     parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
-    others = [part for part in parts if part.get("type") not in _TEXT_PARTS]
-    if not others:
+    other_parts = [part for part in parts if part.get("type") not in _TEXT_PARTS]
+    if not other_parts:
         return "", ""
-    return "content (parts that are no text)", "".join(chain.from_iterable(map(_texts_in, others)))
+    return "content (parts that are no text)", "".join(chain.from_iterable(map(_texts_in, other_parts)))
 
 
 def _texts_in(part: Any) -> Iterator[str]:
@@ -295,33 +295,33 @@ def _texts_in(part: Any) -> Iterator[str]:
     elif isinstance(part, list):
         yield from chain.from_iterable(map(_texts_in, part))
     elif isinstance(part, Mapping):
-        told = (value for name, value in part.items() if name not in {"type", "signature", "id"})
-        yield from chain.from_iterable(map(_texts_in, told))
+        values = (value for name, value in part.items() if name not in {"type", "signature", "id"})
+        yield from chain.from_iterable(map(_texts_in, values))
 
 
 def _reason(choice: Mapping[str, Any]) -> str:
     """Why the choice ended, in the provider's word. A structured refusal counts as a reply that was held back."""
-    message, told = choice["message"], choice.get("finish_reason")
+    message, word = choice["message"], choice.get("finish_reason")
     parts = message["content"] if isinstance(message.get("content"), list) else []
     if message.get("refusal") or any(isinstance(part, Mapping) and part.get("type") == "refusal" for part in parts):
         return "content_filter"
     if choice.get("error"):
         return "error"
-    return "stop" if told in (None, "") else _name(told if isinstance(told, str) else json.dumps(told), "unknown")
+    return "stop" if word in (None, "") else _name(word if isinstance(word, str) else json.dumps(word), "unknown")
 
 
-def _name(told: Any, default: str) -> str:
+def _name(value: Any, default: str) -> str:
     """A short name that any file can hold."""
-    return told[:_NAME_CHARACTERS].encode("utf-8", "replace").decode() if told and isinstance(told, str) else default
+    return value[:_NAME_CHARACTERS].encode("utf-8", "replace").decode() if value and isinstance(value, str) else default
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _number(told: Mapping[str, Any], *names: str) -> Any:
+def _number(values: Mapping[str, Any], *names: str) -> Any:
     """The first of these that is there. Some proxies write 12.0 for 12."""
-    number = next((told[name] for name in names if told.get(name) is not None), None)
+    number = next((values[name] for name in names if values.get(name) is not None), None)
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
@@ -330,16 +330,16 @@ def _tokens(characters: int) -> int:
     return -(-characters // CHARACTERS_PER_TOKEN)
 
 
-def _token_read(told: Mapping[str, Any]) -> dict[str, Any]:
+def _token_read(raw: Mapping[str, Any]) -> dict[str, Any]:
     """A token with its candidates, from which its own number follows where it has none."""
-    candidates = [_token(each) for each in told.get("top_logprobs") or () if _is_number(_mapping(each).get("logprob"))]
-    if not _is_number(told["logprob"]):
-        told = next(each for each in candidates if each["token"] == told["token"])
-    return _token(told) | {"top_logprobs": candidates}
+    candidates = [_token(each) for each in raw.get("top_logprobs") or () if _is_number(_mapping(each).get("logprob"))]
+    if not _is_number(raw["logprob"]):
+        raw = next(each for each in candidates if each["token"] == raw["token"])
+    return _token(raw) | {"top_logprobs": candidates}
 
 
-def _token(told: Mapping[str, Any]) -> dict[str, Any]:
-    token, logprob = told["token"], told["logprob"]
+def _token(raw: Mapping[str, Any]) -> dict[str, Any]:
+    token, logprob = raw["token"], raw["logprob"]
     if not isinstance(token, str) or not _is_number(logprob):
         raise ValueError("not a token with its log probability")
     return {"token": token, "logprob": float(logprob)}

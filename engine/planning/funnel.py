@@ -139,8 +139,8 @@ class Funnel:
 
     def changes(self) -> list[Change]:
         """What each reason costs, the dearest first."""
-        found = [self._change(ending) for ending in self.endings]
-        return sorted(found, key=lambda change: (change.after, -change.ending.topics))
+        changes = [self._change(ending) for ending in self.endings]
+        return sorted(changes, key=lambda change: (change.after, -change.ending.topics))
 
     def _change(self, ending: Ending) -> Change:
         place = self._places().index(ending.place)

@@ -143,9 +143,9 @@ class _Lookup:
 
 def _note(sample: PlanSample, rows: Sequence[Topic], stored: StoredReplies) -> None:
     sample.rows += rows
-    sample.paid.append([stored.asked[name][1].task for name in stored.replies])
+    sample.paid.append([stored.requests[name][1].task for name in stored.replies])
     for name, reply in stored.replies.items():
-        sample.latencies.setdefault(stored.asked[name][1].task, []).append(reply.latency_s)
+        sample.latencies.setdefault(stored.requests[name][1].task, []).append(reply.latency_s)
     if stored.unanswered:
         model, request = stored.unanswered
         prompt_tokens = sum(len(message.content) for message in request.messages) / CHARACTERS_PER_TOKEN
@@ -167,25 +167,25 @@ def _partition_of(position: int, partition_seeds: int, short: Mapping[int, int])
 
 def stages(rates: Funnel, sample: PlanSample, seeds: int, parts: Parts) -> list[StageCost]:
     """What the whole job will ask, stage by stage in the order of the flow; of stages without a rate the first call."""
-    known = [_stage(stage, rates, sample, seeds, parts) for stage in rates.stages.values()]
+    rated = [_stage(stage, rates, sample, seeds, parts) for stage in rates.stages.values()]
     unknown: dict[str, list[OpenRequest]] = {}
     for request in sample.open:
         if request.task not in rates.stages:
             unknown.setdefault(request.task, []).append(request)
-    return [*known, *(_beginning(requests, sample, seeds, parts) for requests in unknown.values())]
+    return [*rated, *(_beginning(requests, sample, seeds, parts) for requests in unknown.values())]
 
 
 def not_seen(rates: Funnel, sample: PlanSample, parts: Parts) -> list[str]:
     """What the rates do not tell, in words; empty where the plan is whole."""
     unknown = sorted({request.task for request in sample.open} - set(rates.stages))
-    found = [f"the stage {task}: no reply to it was ever seen" for task in unknown]
+    gaps = [f"the stage {task}: no reply to it was ever seen" for task in unknown]
     if not rates.seeds:
-        return [*found, "whatever comes after the first request of a seed"] if unknown else found
+        return [*gaps, "whatever comes after the first request of a seed"] if unknown else gaps
     if rates.asked and not rates.whole:
         last = next(reversed(rates.stages))
-        found.append(f"what the recipe asks after {last}: none of {rates.seeds:,} seeds came to a whole topic")
+        gaps.append(f"what the recipe asks after {last}: none of {rates.seeds:,} seeds came to a whole topic")
     judges = [validator.name for validator in parts.validators if validator.cost == Cost.MODEL]
-    return found + [f"what {name} asks: it saw no topic" for name in judges if name not in rates.validators]
+    return gaps + [f"what {name} asks: it saw no topic" for name in judges if name not in rates.validators]
 
 
 def _stage(stage: StageCounts, rates: Funnel, sample: PlanSample, seeds: int, parts: Parts) -> StageCost:

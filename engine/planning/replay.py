@@ -28,13 +28,13 @@ class StoredReplies:
     """Answers from what is stored, and notes what was asked and answered. `unanswered` is the request that ended it."""
 
     get: Callable[[Request], Reply | None]
-    asked: dict[str, tuple[Model, Request]] = field(default_factory=dict)
+    requests: dict[str, tuple[Model, Request]] = field(default_factory=dict)
     replies: dict[str, Reply] = field(default_factory=dict)
     unanswered: tuple[Model, Request] | None = None
 
     async def answer(self, model: Model, request: Request) -> Reply:
         """The stored reply. Raises UnansweredError."""
-        self.asked[request.id] = model, request
+        self.requests[request.id] = model, request
         reply = self.get(request)
         if reply is None:
             self.unanswered = self.unanswered or (model, request)

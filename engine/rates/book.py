@@ -90,17 +90,17 @@ class RateBook:
     def lease(self, ask: RateAsk, now: float) -> RateLease:
         """Replaces the lease of this worker."""
         account = self._accounts.setdefault(ask.key, _Account())
-        account.leases = {client: held for client, held in account.leases.items() if held.until > now}
+        account.leases = {client: lease for client, lease in account.leases.items() if lease.until > now}
         before = account.leases.pop(ask.client, None)
-        others = [held.ask for held in account.leases.values()]
+        other_asks = [lease.ask for lease in account.leases.values()]
         if before:
             self._take_back(account, ask, before, now)
         if not ask.wanted:
-            if not others:
+            if not other_asks:
                 del self._accounts[ask.key]
             return RateLease({}, SHORTEST_S)
-        rates = {unit: self._rate(unit, ask, account.leases, known=before is not None) for unit in ask.quotas}
-        again = _pause([ask, *others])
+        rates = {unit: self._rate(unit, ask, account.leases, had_lease=before is not None) for unit in ask.quotas}
+        again = _pause([ask, *other_asks])
         if not before:
             account.joined = now
         if now - account.joined < _SETTLING_S:
@@ -127,13 +127,13 @@ class RateBook:
         return extra
 
     @staticmethod
-    def _rate(unit: str, ask: RateAsk, others: Mapping[str, _Held], *, known: bool) -> float:
+    def _rate(unit: str, ask: RateAsk, leases: Mapping[str, _Held], *, had_lease: bool) -> float:
         """As much of one unit as is right, out of what no other worker holds."""
-        asks = [ask, *(held.ask for held in others.values())]
+        asks = [ask, *(lease.ask for lease in leases.values())]
         quota = _quota(unit, asks)
-        free = quota - sum(held.rates.get(unit, 0.0) for held in others.values())
+        free = quota - sum(lease.rates.get(unit, 0.0) for lease in leases.values())
         fair = ask.held.get(unit, ask.share * quota)
-        if known:
+        if had_lease:
             least = _LEAST * quota / len(asks)
             fair = _fair_share([max(least, min(each.wanted.get(unit, 0.0), quota)) for each in asks], quota)
         return max(0.0, min(fair, free))
@@ -148,17 +148,17 @@ def _fair_share(wants: list[float], quota: float) -> float:
     """What the first of them gets: its want, at most an equal part of what smaller wants leave, and its part of what
     nobody wants.
     """
-    left, share = quota, 0.0
-    for done, index in enumerate(sorted(range(len(wants)), key=wants.__getitem__)):
-        part = min(wants[index], left / (len(wants) - done))
-        left -= part
+    rest, share = quota, 0.0
+    for served, index in enumerate(sorted(range(len(wants)), key=wants.__getitem__)):
+        part = min(wants[index], rest / (len(wants) - served))
+        rest -= part
         share = part if index == 0 else share
-    return share + left / len(wants)
+    return share + rest / len(wants)
 
 
 def _pause(asks: list[RateAsk]) -> float:
     """Seconds between asks, so that all workers together ask once in so many requests; 2 at least, 10 at most."""
     unit, each = ("requests", 1.0) if "requests" in asks[0].quotas else ("tokens", _TOKENS_A_REQUEST)
-    wanted = sum(ask.wanted.get(unit, 0.0) for ask in asks)
-    sent = min(wanted, _quota(unit, asks)) / each
-    return min(LONGEST_S, max(SHORTEST_S, _REQUESTS_AN_ASK * len(asks) / max(sent, 1e-9)))
+    demand = sum(ask.wanted.get(unit, 0.0) for ask in asks)
+    requests_per_s = min(demand, _quota(unit, asks)) / each
+    return min(LONGEST_S, max(SHORTEST_S, _REQUESTS_AN_ASK * len(asks) / max(requests_per_s, 1e-9)))

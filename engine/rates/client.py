@@ -122,13 +122,13 @@ class RateClient:
         self._renewing = None
         await self._give_back()
 
-    async def _lease(self, wanted: Mapping[str, float]) -> float:
+    async def _lease(self, demand: Mapping[str, float]) -> float:
         """Asks once; the seconds until the next ask."""
         now = asyncio.get_running_loop().time()
         unused = {unit: rate.spilt(now) for unit, rate in self.rates.items()} if self._held else {}
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                lease = await self._ask(replace(self._about, held=self._held, wanted=wanted, unused=unused))
+                lease = await self._ask(replace(self._about, held=self._held, wanted=demand, unused=unused))
         except (FoilError, TimeoutError) as error:
             if not self._cut_off:
                 LOG.warning(
@@ -147,11 +147,11 @@ class RateClient:
 
     async def _give_back(self) -> None:
         """Ends the lease; if nobody hears of it, it runs out."""
-        held, self._held, self._used = self._held, {}, {}
+        rates, self._held, self._used = self._held, {}, {}
         self._pace({})
         with suppress(FoilError, TimeoutError):
             async with asyncio.timeout(_PATIENCE_S):
-                await self._ask(replace(self._about, held=held))
+                await self._ask(replace(self._about, held=rates))
 
     def _can_send(self) -> bool:
         return bool(self._held) and all(self._held.values())

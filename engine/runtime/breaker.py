@@ -34,8 +34,8 @@ class RunBreaker:
         """The error to stop with, or None."""
         return (
             self._check_failures(endings)
-            or self._check_accepted(endings.asked)
-            or self._check_tokens(endings.asked)
+            or self._check_accepted(endings.asked_seeds)
+            or self._check_tokens(endings.asked_seeds)
             or self._check_money(endings.usd, now_s)
         )
 
@@ -123,8 +123,8 @@ def _at_most(accepted: int, seeds: int, share: float) -> float:
     return sum(map(math.exp, chances))
 
 
-def _reasons(asked: AskedSeeds) -> str:
+def _reasons(asked_seeds: AskedSeeds) -> str:
     """The commonest reasons against the seeds, and the last one of them with its words."""
-    common = asked.reasons.most_common(_REASONS_SHOWN)
-    told = ", ".join(f"{reason} {count / asked.seeds:.0%}" for reason, count in common)
-    return f"{told}; the last is {visible(asked.example)}" if told else ""
+    common = asked_seeds.reasons.most_common(_REASONS_SHOWN)
+    shares = ", ".join(f"{reason} {count / asked_seeds.seeds:.0%}" for reason, count in common)
+    return f"{shares}; the last is {visible(asked_seeds.example)}" if shares else ""

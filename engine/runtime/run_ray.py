@@ -145,16 +145,16 @@ class _ActorPool:
         await in_thread(partial(_check_own_node, self._own_node), name="ray")
         async with self._creating:
             if self._budget_actor is None and limits != BudgetSettings():
-                here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-                create = partial(_actor(_BudgetActor, cpus=0, where=here).remote, limits, budget.spent)
+                on_this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+                create = partial(_actor(_BudgetActor, cpus=0, strategy=on_this_node).remote, limits, budget.spent)
                 self._budget_actor = await in_thread(create, name="ray")
         return await in_thread(_actor(_FlowActor, cpus=0 if apart else 1, gpus=gpus).remote, name="ray")
 
 
 def _own_node() -> str:
     """Where the Ray node of this process listens."""
-    here, all_nodes = ray.get_runtime_context().get_node_id(), cast("Callable[[], list[dict[str, Any]]]", ray.nodes)
-    [node] = [node for node in all_nodes() if node["NodeID"] == here]
+    node_id, all_nodes = ray.get_runtime_context().get_node_id(), cast("Callable[[], list[dict[str, Any]]]", ray.nodes)
+    [node] = [node for node in all_nodes() if node["NodeID"] == node_id]
     return f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
 
 
@@ -171,7 +171,7 @@ def _check_own_node(address: str) -> None:
         ) from None
 
 
-def _actor(kind: type[Any], cpus: int, gpus: float = 0.0, where: Any = "DEFAULT") -> Any:
+def _actor(kind: type[Any], cpus: int, gpus: float = 0.0, strategy: Any = "DEFAULT") -> Any:
     """Supervision is ours (engine.runtime.supervisor), so Ray neither restarts the actor nor repeats its calls."""
     actor: Any = _REMOTE.setdefault(kind, ray.remote(kind))  # one of each kind, which Ray uploads once
     return actor.options(
@@ -180,7 +180,7 @@ def _actor(kind: type[Any], cpus: int, gpus: float = 0.0, where: Any = "DEFAULT"
         max_restarts=0,
         max_task_retries=0,
         max_concurrency=_CALLS_AT_ONCE,
-        scheduling_strategy=where,
+        scheduling_strategy=strategy,
     )
 
 

@@ -143,7 +143,7 @@ class SeedProcess:
         self._folder = ""
         self._process: BaseProcess | None = None
         self._pipe: Connection
-        self._given: set[int] = set()
+        self._delivered: set[int] = set()
         self._reached = _Reached()
         self._all: Any = _SPAWN.Value("q", _UNKNOWN, lock=False)
         self._deaths, self._closed = 0, False
@@ -202,7 +202,7 @@ class SeedProcess:
                 self._clear_dead_process()
 
     def _note(self, partition: StoredPartition) -> None:
-        self._given.add(partition.index)
+        self._delivered.add(partition.index)
         self._reached = max(self._reached, _Reached(partition.index, partition.stream))
         self._deaths = 0
         self._send(partition.nbytes)
@@ -213,7 +213,7 @@ class SeedProcess:
 
     def _start(self) -> None:
         self._pipe, child_end = _SPAWN.Pipe()
-        task = _Task(self._store, self._folder, frozenset(self._given), self._reached, self._runtime, self._run)
+        task = _Task(self._store, self._folder, frozenset(self._delivered), self._reached, self._runtime, self._run)
         self._process = _SPAWN.Process(
             target=_run_process, args=(child_end, self._source, task, self._all), name="seeds"
         )
@@ -256,11 +256,11 @@ class _Reached:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What one process is to do besides: put what was not `given` yet into `folder`."""
+    """What one process is to do besides: put what was not `delivered` yet into `folder`."""
 
     store: Store
     folder: str
-    given: frozenset[int]
+    delivered: frozenset[int]
     reached: _Reached
     runtime: RuntimeSettings
     run: str
@@ -303,7 +303,7 @@ def _run_process(pipe: Connection, source: SeedSource, task: _Task, all_seeds: A
             for partition in source.partitions(entries, tell):
                 task.reached.check(partition)
                 seeds += partition.size
-                if partition.index in task.given:
+                if partition.index in task.delivered:
                     continue
                 if partition.index in entries:
                     pipe.send(StoredPartition(partition.index, partition.size, partition.stream))

@@ -69,12 +69,12 @@ def split_into_partitions(
     """
     sizes, position = short or {}, 0
     seeds = islice(reader, limits.seeds)
-    seen, stream = SeenIds(), ""
+    ids, stream = SeenIds(), ""
     for index in count():
         batch: list[Seed] = []
         screened: dict[str, Verdict] = {}
         for seed in islice(seeds, sizes.get(index, limits.partition_seeds)):
-            if not seen.add(seed.id):
+            if not ids.add(seed.id):
                 raise UsageError(
                     f"two seeds of the corpus {seed.corpus!r} have the id {seed.id!r}, the second at position "
                     f"{position + len(batch)}; ids must be unique: mend the corpus"
@@ -156,7 +156,7 @@ class PastStream:
 
     def check(self, partitions: Iterator[Partition]) -> Iterator[Partition]:
         """The partitions, those to be made only once nothing can differ any more. Raises SeedsChangedError."""
-        held: list[Partition] = []
+        waiting: list[Partition] = []
         index, seeds = -1, 0
         for partition in partitions:
             index, seeds = partition.index, seeds + len(partition.seeds)
@@ -164,16 +164,16 @@ class PastStream:
             if index in self._committed:
                 yield partition
             else:
-                held.append(partition)
+                waiting.append(partition)
             if index >= self._last and not self._to_end:
-                yield from held
-                held.clear()
+                yield from waiting
+                waiting.clear()
         planned = self._plan.get("seeds", seeds)
         if index < self._last or (self._to_end and seeds != planned):
             raise SeedsChangedError(
                 f"the corpus has {seeds} seeds now and had {planned if self._to_end else 'more'} when this run began"
             )
-        yield from held
+        yield from waiting
 
     def _compare(self, partition: Partition) -> None:
         record = self._committed.get(partition.index)
@@ -193,9 +193,9 @@ class PastStream:
             )
 
 
-def _first_difference(known: str, partition: Partition) -> str:
+def _first_difference(digests: str, partition: Partition) -> str:
     """Which seed of the partition differs first from the one that was there."""
-    old, new = ([text[i : i + _HEX] for i in range(0, len(text), _HEX)] for text in (known, partition.digests))
+    old, new = ([text[i : i + _HEX] for i in range(0, len(text), _HEX)] for text in (digests, partition.digests))
     place = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     if place == len(partition.seeds):
         return f"partition {partition.index} has {len(new)} seeds, {len(old)} were there: the stream ended earlier"

@@ -300,16 +300,16 @@ class _Session:
         """The seeds of the whole run; the most there can be, or None, until the corpus was read to its end."""
         if self._plan:
             return int(self._plan["seeds"])
-        known = self._queue.all_seeds()
-        if known is None and self._seeds:
-            known = self._seeds.seeds()
-        return self._limits.seeds if known is None else known
+        seeds = self._queue.all_seeds()
+        if seeds is None and self._seeds:
+            seeds = self._seeds.seeds()
+        return self._limits.seeds if seeds is None else seeds
 
     def _progress(self, crew: CrewReport, counts: Counts) -> Progress:
         seconds, planned = max(time.monotonic() - self._began, 1e-6), self._planned()
         topics_per_s = (counts.topics.total() - self._earlier.topics.total()) / seconds
         eta_s = None if crew.stalled else self._time_left(counts, planned, seconds)
-        workers = (crew.lost, crew.placed, crew.wanted, crew.waiting_for)
+        workers = (crew.lost, crew.placed, crew.places, crew.waiting_for)
         return Progress(planned, counts, crew.in_flight, seconds, topics_per_s, eta_s, *workers, read=self._read)
 
     def _time_left(self, counts: Counts, planned: int | None, seconds: float) -> float | None:
@@ -319,8 +319,8 @@ class _Session:
             (planned, seeds, seeds - self._earlier.seeds.total()),
             (self._limits.accept, accepted, accepted - self._earlier.topics["accepted"]),
         )
-        left = [max(0, goal - now) * seconds / made for goal, now, made in goals if goal is not None and made > 0]
-        return min(left, default=None)
+        times = [max(0, goal - now) * seconds / gain for goal, now, gain in goals if goal is not None and gain > 0]
+        return min(times, default=None)
 
     def _is_folding(self) -> bool:
         return self._folding is not None and not self._folding.done()

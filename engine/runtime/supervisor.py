@@ -110,7 +110,7 @@ class CrewReport:
     """All workers together. `stalled`: for `runtime.stall_s` nothing was answered or committed."""
 
     placed: int
-    wanted: int
+    places: int
     lost: int
     in_flight: int
     counts: Counts
@@ -204,15 +204,15 @@ class Supervisor:
         reports = [slot.report for slot in self._slots]
         in_flight = sum(report.in_flight for report in reports)
         counts = total(  # a report may be older than the commit of what it counts
-            made for slot in self._slots for index, made in slot.report.counts.items() if index in slot.open
+            each for slot in self._slots for index, each in slot.report.counts.items() if index in slot.open
         )
         endings = reduce(add, (slot.ended_before + slot.report.endings for slot in self._slots))
         stalled_s = self._stall.seconds((self._moves, self._queue.counts.topics.total()))
-        placed, wanted = sum(slot.placed for slot in self._slots), len(self._slots)
+        placed, places = sum(slot.placed for slot in self._slots), len(self._slots)
         waits = [self._missing(placed)] if placed < self._runtime.least_workers else []
         waits += [f"{self._trying} seeds tried apart for what they do to a worker"] if self._trying else []
         waits += [self._stalled(stalled_s, in_flight)] if stalled_s else []
-        return CrewReport(placed, wanted, self._lost, in_flight, counts, endings, stalled_s > 0, "; ".join(waits))
+        return CrewReport(placed, places, self._lost, in_flight, counts, endings, stalled_s > 0, "; ".join(waits))
 
     def lost(self) -> int:
         """Workers that died so far."""
@@ -382,18 +382,18 @@ class Supervisor:
         partitions, slot.open, writer = list(slot.open.values()), {}, slot.report.writer
         await slot.clear()
         if not self._draining:
-            left = await asyncio.to_thread(left_open, self._journal, writer)
+            leftovers = await asyncio.to_thread(left_open, self._journal, writer)
             for partition in partitions:
-                self._spawn(self._recover(partition, death, left.get(partition.index, LeftOpen((), 0))))
+                self._spawn(self._recover(partition, death, leftovers.get(partition.index, LeftOpen((), 0))))
 
-    async def _recover(self, partition: PendingPartition, death: WorkerDiedError, left: LeftOpen) -> None:
+    async def _recover(self, partition: PendingPartition, death: WorkerDiedError, leftover: LeftOpen) -> None:
         """Gives a dead worker's partition back, its poison seeds found before."""
         past = self._pasts[partition.index]
-        suspects = _suspects(past, left, death.cause, _now())
+        suspects = _suspects(past, leftover, death.cause, _now())
         if suspects:
-            found = await self._find_poison(partition, suspects)
-            past.poison_seeds |= found
-            if found:
+            poison_seeds = await self._find_poison(partition, suspects)
+            past.poison_seeds |= poison_seeds
+            if poison_seeds:
                 past.deaths.clear()
         if len(past.deaths) == _DEATHS and past.deaths[-1] - past.deaths[0] < _DEATHS_S:
             raise WorkerDiedError(
@@ -408,17 +408,17 @@ class Supervisor:
         """The seeds, of these, that end a worker when they run alone."""
         self._trying += len(seeds)
         try:
-            found = await self._try_groups(partition, seeds)
+            poison_seeds = await self._try_groups(partition, seeds)
         finally:
             self._trying -= len(seeds)
         if not self._trying:
             idle, self._apart = self._apart, []
             await asyncio.gather(*(slot.clear() for slot in idle))
-        return found
+        return poison_seeds
 
     async def _try_groups(self, partition: PendingPartition, seeds: Sequence[str]) -> dict[str, SeedOutcome]:
-        found = await asyncio.gather(*(self._try_group(partition, group) for group in _split(seeds)))
-        return {name: outcome for outcomes in found for name, outcome in outcomes.items()}
+        group_outcomes = await asyncio.gather(*(self._try_group(partition, group) for group in _split(seeds)))
+        return {name: outcome for outcomes in group_outcomes for name, outcome in outcomes.items()}
 
     async def _try_group(self, partition: PendingPartition, seeds: Sequence[str]) -> dict[str, SeedOutcome]:
         deaths, seconds = 0, 0.0
@@ -478,14 +478,14 @@ class _Stall:
         return now - self._since if now - self._since >= self._after_s else 0.0
 
 
-def _suspects(past: _PartitionPast, left: LeftOpen, cause: Cause, now: float) -> list[str]:
+def _suspects(past: _PartitionPast, leftover: LeftOpen, cause: Cause, now: float) -> list[str]:
     """The ids of the seeds that were in flight and may have ended the worker, by what it left in the journal."""
     if cause is Cause.OUTSIDE:
         return []
-    if left.replies:
+    if leftover.replies:
         past.deaths.clear()
     past.deaths.append(now)
-    in_flight = set(left.suspects) - set(past.poison_seeds)
+    in_flight = set(leftover.suspects) - set(past.poison_seeds)
     past.kills.update(in_flight)
     needed = 1 if cause is Cause.OWN else 2
     return [seed for seed in sorted(in_flight) if past.kills[seed] >= needed]
@@ -508,5 +508,5 @@ def _first_of(error: BaseException) -> BaseException:
     """The error itself; of a group, one that is no worker's death if there is one."""
     if not isinstance(error, BaseExceptionGroup):
         return error
-    _, others = error.split(WorkerDiedError)
-    return _first_of((others or error).exceptions[0])
+    _, other_errors = error.split(WorkerDiedError)
+    return _first_of((other_errors or error).exceptions[0])

@@ -33,9 +33,9 @@ def is_sound(solution: str, answer: str) -> bool:
     lines = [line for line in solution.splitlines() if line.strip() and not line.strip().startswith(_MARKED)]
     if not lines or any(_UNFINISHED.search(line) or _says_something_false(line) for line in lines):
         return False
-    wanted = _value(answer)
+    expected = _value(answer)
     results = [value for match in _RESULT.finditer(lines[-1]) if (value := _value(match[0])) is not None]
-    return wanted is None or not results or any(_are_near(value, wanted, 0.01) for value in results)
+    return expected is None or not results or any(_are_near(value, expected, 0.01) for value in results)
 
 
 def results_of(solution: str) -> frozenset[float]:
@@ -49,16 +49,16 @@ def _says_something_false(line: str) -> bool:
 
 
 def _is_false(equation: re.Match[str]) -> bool:
-    left, right = _value(equation["left"]), _value(equation["right"])
-    if left is None or right is None:
+    value, stated = _value(equation["left"]), _value(equation["right"])
+    if value is None or stated is None:
         return False
-    room = max(0.51, 0.01 * abs(left)) if re.search(r"[/÷]", equation["left"]) else 0.01 * max(1.0, abs(left))
-    return not _are_near(left, right, room)
+    room = max(0.51, 0.01 * abs(value)) if re.search(r"[/÷]", equation["left"]) else 0.01 * max(1.0, abs(value))
+    return not _are_near(value, stated, room)
 
 
-def _are_near(left: float, right: float, room: float) -> bool:
+def _are_near(number: float, expected: float, room: float) -> bool:
     """Whether they are equal but for rounding, for a sign of per cent, or for dollars told in cents."""
-    return any(abs(left - right * scale) <= room for scale in (1, 100, 0.01))
+    return any(abs(number - expected * scale) <= room for scale in (1, 100, 0.01))
 
 
 def _value(text: str) -> float | None:

@@ -248,7 +248,7 @@ class NegativePool:
         for position in positions:
             passages = self._passages[position]
             passage = passages[int(fraction_of(seed.id, self._keys[position]) * len(passages))]
-            known = {"query": self._queries[position]} if self._queries[position] else {}
-            attributes = {**passage.attributes, **known, "mined": "bm25"}
+            query = {"query": self._queries[position]} if self._queries[position] else {}
+            attributes = {**passage.attributes, **query, "mined": "bm25"}
             mined.setdefault(passage.id, replace(passage, role="seed_negative", attributes=attributes))
         return replace(seed, negatives=(*seed.negatives, *mined.values())[:min_negatives])

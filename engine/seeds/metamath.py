@@ -111,8 +111,8 @@ def _is_vouched(solution: Passage, solutions: list[Passage]) -> bool:
     A sample with a step of its own is right by luck about as often as by wit; where most samples of a question fail,
     all are under suspicion.
     """
-    others = (results_of(other.text) for other in solutions if other is not solution)
-    return results_of(solution.text) <= frozenset[float]().union(*others)
+    peer_results = (results_of(peer.text) for peer in solutions if peer is not solution)
+    return results_of(solution.text) <= frozenset[float]().union(*peer_results)
 
 
 def _parse_backward(row: SourceRow) -> tuple[list[Passage], list[Passage], str]:

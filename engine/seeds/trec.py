@@ -156,8 +156,8 @@ def _parse_document(block: MarkupBlock) -> Document | SeedFormatError:
     title = " ".join(_strip_markup(title).split())
     paragraphs = [paragraph for body in bodies for paragraph in _split_paragraphs(body)]
     attributes: dict[str, str] = {}
-    if found := [*_element_texts(markup, ("author",)), *_element_texts(markup, ("bib",))]:
-        author, *source = (" ".join(_strip_markup(text).split()) for text in found)
+    if credits_texts := [*_element_texts(markup, ("author",)), *_element_texts(markup, ("bib",))]:
+        author, *source = (" ".join(_strip_markup(text).split()) for text in credits_texts)
         paragraphs = [*_without_title(paragraphs, title), *filter(None, (author, *source))]
         attributes = _abstract(author.title().replace("And ", ""), " ".join(source))
         title = title if author or any(source) else ""
@@ -194,11 +194,11 @@ def _element_texts(text: str, tags: tuple[str, ...]) -> list[str]:
 
 
 def _remove_elements(text: str, tags: tuple[str, ...]) -> str:
-    kept, at = [], 0
+    pieces, at = [], 0
     for first, _, _, last in _elements(text, tags):
-        kept.append(text[at:first])
+        pieces.append(text[at:first])
         at = last
-    return " ".join([*kept, text[at:]])
+    return " ".join([*pieces, text[at:]])
 
 
 def _elements(text: str, tags: tuple[str, ...]) -> Iterator[tuple[int, int, int, int]]:

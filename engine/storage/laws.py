@@ -34,14 +34,14 @@ def try_laws(store: Store) -> dict[str, str]:
         "keep a stream": lambda: _stream(store, f"{place}/stream"),
         "delete a key": lambda: _delete(store, place),
     }
-    told = {}
+    faults = {}
     for law, holds in laws.items():
         try:
-            told[law] = holds()
+            faults[law] = holds()
         except OSError as error:
-            told[law] = error.strerror or str(error)
+            faults[law] = error.strerror or str(error)
             break
-    return told
+    return faults
 
 
 def _create(store: Store, key: str) -> str:
@@ -54,11 +54,11 @@ def _create(store: Store, key: str) -> str:
 def _create_again(store: Store, key: str) -> str:
     """Three times: a create that fails of itself proves nothing."""
     for again in (b"second", b"third", b"fourth"):
-        told = store.put_if_absent(key, again)
+        answer = store.put_if_absent(key, again)
         if (standing := store.get(key)) != b"first":
             return f"a second create replaced the first ({standing!r} stands). {_DISABLED}"
-        if told != b"first":
-            return f"a second create found that {told!r} stands. {_DISABLED}"
+        if answer != b"first":
+            return f"a second create found that {answer!r} stands. {_DISABLED}"
     return ""
 
 
@@ -66,8 +66,8 @@ def _race(store: Store, place: str) -> str:
     for race in range(_RACES):
         key, bodies = f"{place}/{race}", [b"%d" % racer for racer in range(_RACERS)]
         with ThreadPoolExecutor(_RACERS) as racers:
-            told = list(racers.map(lambda data, key=key: store.put_if_absent(key, data), bodies))
-        winners = [data for data, standing in zip(bodies, told, strict=True) if standing is None]
+            answers = list(racers.map(lambda data, key=key: store.put_if_absent(key, data), bodies))
+        winners = [data for data, standing in zip(bodies, answers, strict=True) if standing is None]
         if winners != [standing := store.get(key)]:
             return f"{len(winners)} of {_RACERS} threads created {key}, and {standing!r} stands. {_DISABLED}"
     return ""
@@ -78,7 +78,7 @@ def _show(store: Store, place: str) -> str:
         key, data = f"{place}/{i}", b"%d" % i
         store.put(key, b"before")
         store.put(key, data)
-        if store.get(key) != data or [found.key for found in store.list_objects(place)][-1:] != [key]:
+        if store.get(key) != data or [stored.key for stored in store.list_objects(place)][-1:] != [key]:
             return f"{key} was put, and is not read or not listed. {_STALE}"
     return ""
 
@@ -100,6 +100,6 @@ def _stream(store: Store, key: str) -> str:
 
 
 def _delete(store: Store, place: str) -> str:
-    store.delete([found.key for found in store.list_objects(place)])
-    left = [found.key for found in store.list_objects(place)]
-    return f"{left[0]} is still listed. {_STALE}" if left else ""
+    store.delete([stored.key for stored in store.list_objects(place)])
+    remaining = [stored.key for stored in store.list_objects(place)]
+    return f"{remaining[0]} is still listed. {_STALE}" if remaining else ""

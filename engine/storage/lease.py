@@ -306,8 +306,8 @@ def _describe(store: Store, epoch: int) -> str:
     holder, beat = _read_holder(store, epoch), _read_beat(store, epoch)
     if holder is None:
         return f"epoch {epoch}"
-    seen = f", last seen {max(0.0, now() - max(beat.at, holder.at)):.0f} s ago" if holder.place == _place() else ""
-    return f"process {holder.pid} on {holder.host}, since {holder.since}{seen}"
+    last_seen = f", last seen {max(0.0, now() - max(beat.at, holder.at)):.0f} s ago" if holder.place == _place() else ""
+    return f"process {holder.pid} on {holder.host}, since {holder.since}{last_seen}"
 
 
 def _newest(store: Store) -> int:

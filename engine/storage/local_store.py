@@ -193,9 +193,9 @@ class LocalAppender:
             self._check()
         self._writing = True
         with self._breaking():
-            left = memoryview(data)
-            while left:
-                left = left[self._file_system.write(self._fd, left) :]
+            unwritten = memoryview(data)
+            while unwritten:
+                unwritten = unwritten[self._file_system.write(self._fd, unwritten) :]
         self._writing = False
 
     def sync(self) -> None:
@@ -229,10 +229,10 @@ class LocalAppender:
 def _place_of(folder: Path) -> tuple[int, int] | None:
     """The device and inode of a folder; None where there is no folder."""
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 @contextmanager

@@ -177,10 +177,10 @@ class ObjectStore:
                 raise
 
         while (page := self._repeat(prefix, next_page)) is not None:
-            for found in page:
-                last = found["path"]
+            for entry in page:
+                last = entry["path"]
                 if last > after:
-                    yield StoredObject(last, found["size"], found["last_modified"].timestamp())
+                    yield StoredObject(last, entry["size"], entry["last_modified"].timestamp())
 
     def delete(self, keys: Iterable[str]) -> None:
         import obstore
@@ -195,7 +195,7 @@ class ObjectStore:
         def remove_all(key: str) -> None:
             """The object, or the groups of a stream, the opener last: while that stands, nobody takes the name."""
             below = () if _GROUP.fullmatch(key) else self._list(key, "")
-            groups = [found.key for found in below if _GROUP.fullmatch(found.key)]
+            groups = [group.key for group in below if _GROUP.fullmatch(group.key)]
             for name in (*reversed(groups), key):
                 remove(name)
 
@@ -211,9 +211,9 @@ class ObjectStore:
     def streams(self, prefix: str) -> list[StoredObject]:
         groups = self._groups(prefix)
         return [
-            StoredObject(stream, sum(each.bytes for each in found), max(each.modified for each in found))
-            for stream, found in sorted((name, _readable(found)) for name, found in groups.items())
-            if found
+            StoredObject(stream, sum(each.bytes for each in parts), max(each.modified for each in parts))
+            for stream, parts in sorted((name, _readable(parts)) for name, parts in groups.items())
+            if parts
         ]
 
     def broken_streams(self, prefix: str) -> list[str]:
@@ -259,9 +259,9 @@ class ObjectStore:
 
     def _groups(self, prefix: str) -> Mapping[str, Mapping[int, StoredObject]]:
         groups: dict[str, dict[int, StoredObject]] = defaultdict(dict)
-        for found in self.list_objects(prefix):
-            if match := _GROUP.fullmatch(found.key):
-                groups[match["stream"]][int(match["number"])] = found
+        for stored in self.list_objects(prefix):
+            if match := _GROUP.fullmatch(stored.key):
+                groups[match["stream"]][int(match["number"])] = stored
         return groups
 
     def _repeat(self, key: str, action: Callable[["Client"], T]) -> T:
@@ -271,7 +271,7 @@ class ObjectStore:
         began, pause = time.monotonic(), _PAUSES_S[0]
         while True:
             try:
-                done = action(self._client())
+                result = action(self._client())
             except _refusals() as error:
                 raise self._failure(key, error) from error
             except (obstore.exceptions.BaseError, OSError) as error:
@@ -281,7 +281,7 @@ class ObjectStore:
                     raise self._failure(key, error) from error
             else:
                 self._answered = True
-                return done
+                return result
             time.sleep(pause * random.uniform(0.5, 1))
             pause = min(2 * pause, _PAUSES_S[1])
 
@@ -379,10 +379,10 @@ def _reopen(url: str, patience_s: float) -> ObjectStore:
 def _readable(groups: Mapping[int, StoredObject]) -> list[StoredObject]:
     """The opener, with no bytes of the stream in it, and the groups up to the first that is missing."""
     opener = groups.get(0)
-    found = [StoredObject(opener.key, 0, opener.modified)] if opener else []
-    while found and len(found) in groups:
-        found.append(groups[len(found)])
-    return found
+    readable = [StoredObject(opener.key, 0, opener.modified)] if opener else []
+    while readable and len(readable) in groups:
+        readable.append(groups[len(readable)])
+    return readable
 
 
 def _read(client: "Client", key: str) -> bytes | None:
@@ -405,11 +405,11 @@ def _size(client: "Client", key: str) -> int | None:
 
 def _refusals() -> tuple[type[Exception], ...]:
     """What the client raises where another attempt is of no use. FileNotFoundError of a put: there is no bucket."""
-    from obstore import exceptions as told
+    from obstore import exceptions
 
     return (
-        FileNotFoundError, NotImplementedError, told.InvalidPathError, told.NotSupportedError,
-        told.PermissionDeniedError, told.UnauthenticatedError, told.UnknownConfigurationKeyError,
+        FileNotFoundError, NotImplementedError, exceptions.InvalidPathError, exceptions.NotSupportedError,
+        exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, exceptions.UnknownConfigurationKeyError,
     )  # fmt: skip
 
 
@@ -446,15 +446,15 @@ def _profile(environment: Mapping[str, str]) -> dict[str, str]:
             encoding="utf-8",
         )
     settings = {**_section(files, f"profile {name}"), **_section(files, name)}
-    given = {"region": "AWS_REGION", "endpoint_url": "AWS_ENDPOINT_URL"}
+    variables = {"region": "AWS_REGION", "endpoint_url": "AWS_ENDPOINT_URL"}
     names = {
         "aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_access_key",
         "aws_session_token": "session_token", "region": "region", "endpoint_url": "endpoint",
     }  # fmt: skip
     return {
-        ours: settings[theirs]
-        for theirs, ours in names.items()
-        if theirs in settings and not environment.get(given.get(theirs, ""))
+        client_name: settings[aws_name]
+        for aws_name, client_name in names.items()
+        if aws_name in settings and not environment.get(variables.get(aws_name, ""))
     }
 
 

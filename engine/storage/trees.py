@@ -25,21 +25,21 @@ _SAME_S = 0.001
 
 def upload(folder: Path, *, whole: bool = False) -> None:
     """Makes the bucket hold what a folder of a mirror holds now; `whole`: seen all at once. Raises OSError."""
-    found = _store_of(folder)
-    if found is None:
+    place = _store_of(folder)
+    if place is None:
         return
-    store, prefix = found
+    store, prefix = place
     there = {each.key: each for each in store.list_objects(prefix)}
-    here = {f"{prefix}/{name.as_posix()}": folder / name for name in _published(folder)}
-    changed = [key for key, path in sorted(here.items()) if key not in there or not _in_step(path, there[key])]
+    files = {f"{prefix}/{name.as_posix()}": folder / name for name in _published(folder)}
+    changed = [key for key, path in sorted(files.items()) if key not in there or not _in_step(path, there[key])]
     if whole and changed:
         store.put(f"{prefix}/{_PARTIAL}", b"an upload or a removal goes on")
     for key in changed:
-        store.put_file(key, here[key])
-    _delete(store, [*(there.keys() - here.keys()), *([f"{prefix}/{_PARTIAL}"] if whole else [])])
+        store.put_file(key, files[key])
+    _delete(store, [*(there.keys() - files.keys()), *([f"{prefix}/{_PARTIAL}"] if whole else [])])
     for each in store.list_objects(prefix):
-        if each.key in here and here[each.key].stat().st_size == each.bytes:
-            _put_in_step(here[each.key], each)
+        if each.key in files and files[each.key].stat().st_size == each.bytes:
+            _put_in_step(files[each.key], each)
 
 
 def download(folder: Path) -> None:
@@ -48,10 +48,10 @@ def download(folder: Path) -> None:
     A file that the bucket has not is left: it may be published, and not uploaded yet. A folder that is not whole there
     is passed over.
     """
-    found = _store_of(folder)
-    if found is None:
+    place = _store_of(folder)
+    if place is None:
         return
-    store, prefix = found
+    store, prefix = place
     there = list(store.list_objects(prefix))
     partial = tuple(each.key.removesuffix(_PARTIAL) for each in there if _is_mark(each.key))
     for each in there:
@@ -67,8 +67,8 @@ def download(folder: Path) -> None:
 def remove(folder: Path) -> None:
     """Removes a folder, and in a bucket what it holds of it."""
     shutil.rmtree(folder, ignore_errors=True)
-    if found := _store_of(folder):
-        store, prefix = found
+    if place := _store_of(folder):
+        store, prefix = place
         store.put(f"{prefix}/{_PARTIAL}", b"an upload or a removal goes on")
         _delete(store, [each.key for each in store.list_objects(prefix)])
 

@@ -29,14 +29,14 @@ _BASES = (16, 16, 16, 8, 0, 16, 16, 16, 10, 1)
 def cut_keys(text: str, keys: frozenset[str]) -> str:
     """The text with *** for every spelling of the keys."""
     spellings = _spellings(keys)
-    shown, origin = text, list(range(len(text) + 1))
+    plain, origin = text, list(range(len(text) + 1))
     for _ in range(_DEPTH + 1):
-        if any(spelling in shown for spelling in spellings):
-            found = _pattern(keys).finditer(shown)
-            return cut_keys(_cut(text, [(origin[match.start()], origin[match.end()]) for match in found]), keys)
-        if not _ESCAPE.search(shown):
+        if any(spelling in plain for spelling in spellings):
+            matches = _pattern(keys).finditer(plain)
+            return cut_keys(_cut(text, [(origin[match.start()], origin[match.end()]) for match in matches]), keys)
+        if not _ESCAPE.search(plain):
             break
-        shown, origin = _unescaped(shown, origin)
+        plain, origin = _unescaped(plain, origin)
     return text
 
 
@@ -48,21 +48,21 @@ def _cut(text: str, spans: Sequence[tuple[int, int]]) -> str:
 
 def _unescaped(text: str, origin: list[int]) -> tuple[str, list[int]]:
     """The text with its escapes taken away, and where each of its characters began; the end of the text is the last."""
-    pieces, origins, done = [], list[int](), 0
+    pieces, origins, end = [], list[int](), 0
     for match in _ESCAPE.finditer(text):
         character = _character(match)
-        pieces += [text[done : match.start()], character]
-        origins += [*origin[done : match.start()], *[origin[match.start()]] * len(character)]
-        done = match.end()
-    return "".join([*pieces, text[done:]]), [*origins, *origin[done:]]
+        pieces += [text[end : match.start()], character]
+        origins += [*origin[end : match.start()], *[origin[match.start()]] * len(character)]
+        end = match.end()
+    return "".join([*pieces, text[end:]]), [*origins, *origin[end:]]
 
 
 def _character(match: re.Match[str]) -> str:
     group = int(match.lastindex or 0)
-    told, base = match[group], _BASES[group - 1]
+    code, base = match[group], _BASES[group - 1]
     if base == 1:
-        return html5.get(f"{told};", match[0])
-    return chr(int(told, base)) if base else told
+        return html5.get(f"{code};", match[0])
+    return chr(int(code, base)) if base else code
 
 
 @lru_cache(maxsize=64)
@@ -96,8 +96,8 @@ def _in_bases(keys: frozenset[str]) -> set[str]:
 
 def _cores(encode: Callable[[bytes], bytes], group: int, bits: int, data: bytes) -> set[str]:
     """The characters that tell the data and nothing else, for each place in a group where it may begin."""
-    found = set()
+    cores = set()
     for shift in range(group):
         whole = encode(b"\0" * shift + data).decode()
-        found.add(whole[-(-8 * shift // bits) : 8 * (shift + len(data)) // bits])
-    return found
+        cores.add(whole[-(-8 * shift // bits) : 8 * (shift + len(data)) // bits])
+    return cores

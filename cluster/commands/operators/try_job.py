@@ -93,7 +93,7 @@ async def _prompts(job: Job, funnel: Funnel) -> Mapping[str, Request]:
     for seed in islice(open_seeds(job.seeds), job.limits.seeds):
         if seed.id in seed_ids:
             _, stored = await replay_seed(parts, seed, archive.get)
-            requests |= {name: request for name, (_, request) in stored.asked.items()}
+            requests |= {name: request for name, (_, request) in stored.requests.items()}
     for model in parts.models.values():
         await model.close()
     return requests

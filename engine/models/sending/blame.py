@@ -71,35 +71,35 @@ class Blame:
         self._doubted: dict[str, float] = {}
         self._asking = asyncio.Lock()
 
-    def passed(self, sent: float) -> None:
+    def passed(self, sent_at: float) -> None:
         """Notes that a request sent then was answered."""
-        self._passed = max(self._passed, sent)
+        self._passed = max(self._passed, sent_at)
 
-    async def of(self, refusal: RefusedRequestError, request: Request, sent: float, ask: AskAnother) -> ModelError:
+    async def of(self, refusal: RefusedRequestError, request: Request, sent_at: float, ask: AskAnother) -> ModelError:
         """The refusal if it is about this request, sent then, else a ModelOutageError. What `ask` raises passes.
 
         A request that the account may have been refused for is asked once more: it may have met a stray.
         """
-        first = self._doubted.setdefault(request.id, sent) if refusal.of_account else -inf
+        first = self._doubted.setdefault(request.id, sent_at) if refusal.of_account else -inf
         if not await self._is_to_blame(request, first, ask):
             return ModelOutageError(
                 f"{refusal}; another prompt is refused too: mend the job or the account, and run again"
             )
-        return TransientModelError(str(refusal)) if first == sent else refusal
+        return TransientModelError(str(refusal)) if first == sent_at else refusal
 
-    async def _is_to_blame(self, request: Request, sent: float, ask: AskAnother) -> bool:
+    async def _is_to_blame(self, request: Request, sent_at: float, ask: AskAnother) -> bool:
         """Whether another request passes, that was sent later."""
-        if self._passed > sent:
+        if self._passed > sent_at:
             return True
         async with self._asking:
-            if max(self._passed, self._refused) <= sent:  # else another has asked meanwhile
+            if max(self._passed, self._refused) <= sent_at:  # else another has asked meanwhile
                 await self._ask_another(request, ask)
         return self._passed > self._refused
 
     async def _ask_another(self, request: Request, ask: AskAnother) -> None:
-        sent = asyncio.get_running_loop().time()
+        sent_at = asyncio.get_running_loop().time()
         try:
             await ask(harmless(request))
-            self._passed = sent
+            self._passed = sent_at
         except RefusedRequestError:
-            self._refused = sent
+            self._refused = sent_at

@@ -29,9 +29,9 @@ def _strict(schema: Any) -> Any:
         return [_strict(part) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
-    named = {"properties", "$defs"}
+    by_name = {"properties", "$defs"}
     return {
-        key: {name: _strict(part) for name, part in value.items()} if key in named else _strict(value)
+        key: {name: _strict(part) for name, part in value.items()} if key in by_name else _strict(value)
         for key, value in schema.items()
         if key not in _NOT_STRICT
     }

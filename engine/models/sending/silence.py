@@ -29,9 +29,9 @@ class Silence:
         """A request has passed."""
         self._since, self._until = inf, -inf
 
-    def lasts(self, sent: float, now: float, failure: TransientModelError | None, *, limited: bool) -> None:
+    def lasts(self, sent_at: float, now: float, failure: TransientModelError | None, *, limited: bool) -> None:
         """A request that was sent then has failed; `limited`: by a 429."""
-        self._since, self._until = min(self._since, sent), now
+        self._since, self._until = min(self._since, sent_at), now
         self.why, self.is_quota = str(failure or ""), limited
         if failure and not self._told and (not failure.reached or self.seconds() > _SOON_S):
             self._told = True

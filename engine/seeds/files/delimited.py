@@ -36,7 +36,7 @@ def csv_fields(stream: Stream, max_row_bytes: int) -> Iterator[Fields | SeedForm
 
 def tsv_fields(stream: Stream, max_row_bytes: int) -> Iterator[Fields | SeedFormatError]:
     """The rows of a .tsv; a warning tells of the first field in double quotes, which are kept."""
-    told = False
+    has_warned = False
     for line in read_lines(stream, max_row_bytes):
         if line.content is None:
             yield SeedFormatError(
@@ -48,8 +48,8 @@ def tsv_fields(stream: Stream, max_row_bytes: int) -> Iterator[Fields | SeedForm
         except UnicodeDecodeError as error:
             yield SeedFormatError(stream.name, line.number, "a row in UTF-8", str(error))
             continue
-        if not told and any(map(_QUOTED.fullmatch, fields)):
-            told = True
+        if not has_warned and any(map(_QUOTED.fullmatch, fields)):
+            has_warned = True
             LOG.warning("%s:%d: a field stands in double quotes, which are kept; %s", *line[:2], NO_QUOTING)
         yield line.number, fields
 

@@ -46,9 +46,9 @@ class Ledger:
             before = self._entries.get(kind, Entry(0, first))
             self._entries[kind] = Entry(before.count + count, before.first)
 
-    def add(self, other: "Ledger") -> None:
+    def add(self, ledger: "Ledger") -> None:
         """Takes in what another reader noted."""
-        for kind, entry in other.entries().items():
+        for kind, entry in ledger.entries().items():
             self.note(kind, entry.first, entry.count)
 
     def entries(self) -> dict[str, Entry]:

@@ -128,8 +128,8 @@ def _read_chunk(stream: Stream, number: int, limit: int) -> bytes:
         raise damaged_file_error(stream.name, f"after line {number}: {error}") from error
 
 
-def _empty_error(stream: Stream, number: int, found: str) -> UsageError:
-    return UsageError(f"{stream.name}:{number}: expected rows, found {found}; remove it from the file")
+def _empty_error(stream: Stream, number: int, content: str) -> UsageError:
+    return UsageError(f"{stream.name}:{number}: expected rows, found {content}; remove it from the file")
 
 
 def damaged_file_error(name: object, detail: str) -> UsageError:

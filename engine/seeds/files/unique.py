@@ -18,8 +18,8 @@ class _First(NamedTuple, Generic[Content]):
 class UniqueRecords(Generic[Content]):
     """The ids of records, each with its content and the place of its first record; `what` they are, "document"."""
 
-    def __init__(self, what: str, ledger: Ledger) -> None:
-        self._what, self._ledger = what, ledger
+    def __init__(self, kind: str, ledger: Ledger) -> None:
+        self._what, self._ledger = kind, ledger
         self._first: dict[str, _First[Content]] = {}
 
     def take(self, record_id: str, content: Content, path: str, line: int) -> bool:

@@ -97,12 +97,12 @@ class RowReader(CorpusReader[RowSettings]):
     def read_block(self, sketches: Sequence[Sketch], block: Block) -> BlockSeeds:
         """The seeds of a block, each with its negatives and sketches, up to the first record that ends the run."""
         self.ledger, error = Ledger(), None
-        found: list[CorpusSeed] = []
+        corpus_seeds: list[CorpusSeed] = []
         try:
-            found.extend(self.seeds_of(self._decode(block)))  # those before an error are kept
+            corpus_seeds.extend(self.seeds_of(self._decode(block)))  # those before an error are kept
         except SeedFormatError as bad:
             error = bad
-        seeds = self.with_negatives(iter(found))
+        seeds = self.with_negatives(iter(corpus_seeds))
         packed = [
             RowSeed(
                 seed.id,
@@ -113,7 +113,7 @@ class RowReader(CorpusReader[RowSettings]):
                 item.line,
                 bool(seed.attributes.get(SPLIT)),
             )
-            for item, seed in zip(found, seeds, strict=True)
+            for item, seed in zip(corpus_seeds, seeds, strict=True)
         ]
         return BlockSeeds(packed, self.ledger, error)
 

@@ -12,25 +12,25 @@ DocFragments = Mapping[str, Mapping[str, str]]
 _FIELD = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 
 
-def doc_fragments(node: ast.expr, known: DocFragments) -> dict[str, str]:
+def doc_fragments(node: ast.expr, fragments: DocFragments) -> dict[str, str]:
     """The texts of a dict, of `parse_kwargs("name (type): text ...")`, of `merge_dicts(...)` of such, or of a dict that
     has a name; nothing for anything else."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     match node:
         case ast.Name(id=name):
-            found |= known.get(name, {})
+            texts |= fragments.get(name, {})
         case ast.Dict(keys=keys, values=values):
             for key, value in zip(keys, values, strict=True):
-                text = literal_text(value, known).strip()
+                text = literal_text(value, fragments).strip()
                 if text and isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    found[key.value] = text
+                    texts[key.value] = text
         case ast.Call(func=ast.Name(id="parse_kwargs"), args=[described, *_]):
-            entries = re.split(r"\n {4}(?! )", literal_text(described, known))
-            found |= {entry.split()[0]: entry.strip() for entry in entries if entry.strip()}
+            entries = re.split(r"\n {4}(?! )", literal_text(described, fragments))
+            texts |= {entry.split()[0]: entry.strip() for entry in entries if entry.strip()}
         case ast.Call(func=ast.Name(id="merge_dicts"), args=parts):
             for part in parts:
-                found |= doc_fragments(part, known)
-    return found
+                texts |= doc_fragments(part, fragments)
+    return texts
 
 
 def literal_text(node: ast.expr, fragments: DocFragments) -> str:

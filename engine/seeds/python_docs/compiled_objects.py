@@ -34,15 +34,15 @@ def read_compiled(modules: Sequence[str]) -> list[tuple[str, str, str]]:
     return [(name, kind, doc) for name, kind, doc in map(json.loads, child.stdout.splitlines())]
 
 
-def live_objects(module: ModuleType, seen: set[int]) -> Iterator[tuple[str, str, str]]:
-    """The public objects that a live module defines and no earlier one (`seen`, by id), with its classes' methods."""
+def live_objects(module: ModuleType, seen_ids: set[int]) -> Iterator[tuple[str, str, str]]:
+    """The public objects that a live module defines and no earlier one (`seen_ids`), with its classes' methods."""
     top_package = module.__name__.split(".")[0]
     for name, value in sorted(vars(module).items(), key=lambda item: item[0]):
         defining_module = getattr(value, "__module__", None) or module.__name__
         foreign = defining_module.split(".")[0].lstrip("_") != top_package.lstrip("_")
-        if name.startswith("_") or foreign or id(value) in seen:
+        if name.startswith("_") or foreign or id(value) in seen_ids:
             continue
-        seen.add(id(value))
+        seen_ids.add(id(value))
         public_name = name if top_package == "builtins" else f"{module.__name__}.{name}"
         if isinstance(value, type):
             yield public_name, "class", value.__doc__ or ""
@@ -61,5 +61,5 @@ def _methods(owner: type, public_name: str) -> Iterator[tuple[str, str, str]]:
 if __name__ == "__main__":
     seen_ids: set[int] = set()
     for argument in sys.argv[1:]:
-        for found in live_objects(importlib.import_module(argument), seen_ids):
-            sys.stdout.write(json.dumps(found) + "\n")
+        for row in live_objects(importlib.import_module(argument), seen_ids):
+            sys.stdout.write(json.dumps(row) + "\n")

@@ -100,9 +100,9 @@ def _attachment_target(
 
 def _compiled_objects(library: str) -> Iterator[PythonObject]:
     try:
-        found = read_compiled(COMPILED_MODULES.get(library, "").split())
+        compiled = read_compiled(COMPILED_MODULES.get(library, "").split())
     except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(
             f"python_docs: {library}: {error}; see that {sys.executable} can import it, or leave it out of `libraries`"
         ) from None
-    return (PythonObject(name, library, kind, doc) for name, kind, doc in found)
+    return (PythonObject(name, library, kind, doc) for name, kind, doc in compiled)

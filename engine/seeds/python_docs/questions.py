@@ -158,11 +158,11 @@ def _noun_question(words: list[str], name: str) -> str:
         return ""
     is_common = words[0][1:].replace("-", "").islower() or len(words[0]) == 1
     is_common = is_common and first_word.split("-")[0] not in _PROPER_NAMES
-    thing = " ".join([first_word if is_common else words[0], *words[1:]])
-    if _OBJECT_KIND.match(thing):
-        thing = f"{'an' if thing[0].lower() in 'aeiou' else 'a'} {thing}"
-    wordings = _ARTICLE_WORDINGS if thing.startswith(("a ", "an ")) else _THING_WORDINGS
-    return _choose_wording(wordings, name).format(thing=thing)
+    noun = " ".join([first_word if is_common else words[0], *words[1:]])
+    if _OBJECT_KIND.match(noun):
+        noun = f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"
+    wordings = _ARTICLE_WORDINGS if noun.startswith(("a ", "an ")) else _THING_WORDINGS
+    return _choose_wording(wordings, name).format(thing=noun)
 
 
 def _choose_wording(wordings: tuple[str, ...], name: str) -> str:

@@ -136,13 +136,13 @@ class ObjectIndex:
         passages: list[Passage] = []
         vocabularies = [_vocabulary(passage) for passage in self.positives(position)]
         for owner in dict.fromkeys(self._owners[passage_position] for passage_position in nearest):
-            other = self.objects[owner]
+            candidate = self.objects[owner]
             if owner in {position, *self.same_things[position]} or len(positions) == MAX_KIN:
                 continue
-            if _TURNING & (obj.words ^ other.words) or _denies(obj.summary) != _denies(other.summary):
+            if _TURNING & (obj.words ^ candidate.words) or _denies(obj.summary) != _denies(candidate.summary):
                 continue
-            phrase = shared_phrase(obj.summary, shared & other.words)
-            is_kin = jaccard(specific_words(obj.words), specific_words(other.words)) >= SAME_FUNCTION
+            phrase = shared_phrase(obj.summary, shared & candidate.words)
+            is_kin = jaccard(specific_words(obj.words), specific_words(candidate.words)) >= SAME_FUNCTION
             if not is_kin or len(specific_words(content_words(phrase))) < SHARED_WORDS:
                 continue
             if (
@@ -150,13 +150,13 @@ class ObjectIndex:
                 and phrase.count("(") == phrase.count(")")
                 and not phrase.count('"') % 2
                 and not _lacks_its_verb(phrase, obj.summary)
-                and _is_said_by(other.summary, phrase)
-                and not _is_near_copy(other.passages[0], vocabularies)
+                and _is_said_by(candidate.summary, phrase)
+                and not _is_near_copy(candidate.passages[0], vocabularies)
             ):
-                shared, query = shared & other.words, phrase
+                shared, query = shared & candidate.words, phrase
                 positions.add(owner)
-                passages.append(other.passages[0])
-                vocabularies.append(_vocabulary(other.passages[0]))
+                passages.append(candidate.passages[0])
+                vocabularies.append(_vocabulary(candidate.passages[0]))
         return Kin(as_order(query), tuple(passages), frozenset(positions)) if passages else None
 
     def negatives(
@@ -170,8 +170,8 @@ class ObjectIndex:
         vocabularies = [_vocabulary(passage) for passage in self.positives(position)]
         relevant_owners = (position, *(sorted(kin.positions) if kin else ()))
         vaguer = content_words(kin.query) if kin else frozenset[str]()
-        asked = vaguer or self.objects[position].words
-        asked = specific_words(asked) or asked
+        asked_words = vaguer or self.objects[position].words
+        asked_words = specific_words(asked_words) or asked_words
         used_owners = {*relevant_owners, *self.same_things[position]}
         negatives: list[Passage] = []
         for passage_position in nearest:
@@ -185,7 +185,7 @@ class ObjectIndex:
                 continue
             if 2 * len(vaguer & self.objects[owner].words) >= len(vaguer) > 0:
                 continue
-            if asked <= self.objects[owner].words or _has_all_in_a_sentence(passage, asked):
+            if asked_words <= self.objects[owner].words or _has_all_in_a_sentence(passage, asked_words):
                 continue
             used_owners.add(owner)
             attributes = {**passage.attributes, "query": self.objects[owner].summary}
@@ -201,8 +201,8 @@ def _find_same_things(objects: Sequence[DocumentedObject]) -> list[list[int]]:
     same_things: list[list[int]] = [[] for _ in objects]
     for group in namesakes.values():
         for position in group:
-            others = (other for other in group if other != position)
-            same_things[position] = [other for other in others if is_same_thing(objects[position], objects[other])]
+            rivals = (rival for rival in group if rival != position)
+            same_things[position] = [rival for rival in rivals if is_same_thing(objects[position], objects[rival])]
     return same_things
 
 
@@ -219,19 +219,19 @@ def is_same_thing(first: DocumentedObject, second: DocumentedObject) -> bool:
     return similarity >= (SAME_ARRAY_FUNCTION if array_functions else SAME_FUNCTION)
 
 
-def _may_answer(obj: DocumentedObject, other: DocumentedObject) -> bool:
+def _may_answer(obj: DocumentedObject, rival: DocumentedObject) -> bool:
     """Whether another object may be relevant to the query of this one."""
-    specific, others = specific_words(obj.words), specific_words(other.words)
-    similarity = jaccard(specific, others) if specific and others else jaccard(obj.words, other.words)
-    related = f"{other.name}.".startswith(f"{obj.name}.") or f"{obj.name}.".startswith(f"{other.name}.")
-    return related or similarity >= MAY_ANSWER or obj.simple_name == other.simple_name
+    specific, rival_words = specific_words(obj.words), specific_words(rival.words)
+    similarity = jaccard(specific, rival_words) if specific and rival_words else jaccard(obj.words, rival.words)
+    related = f"{rival.name}.".startswith(f"{obj.name}.") or f"{obj.name}.".startswith(f"{rival.name}.")
+    return related or similarity >= MAY_ANSWER or obj.simple_name == rival.simple_name
 
 
 def _uses(passage: Passage, obj: DocumentedObject) -> bool:
     """Whether a text calls an object, or names it in full: its example may show what is asked for."""
     simple = obj.name.rpartition(".")[2]
-    found = simple in passage.text and re.search(rf"(?<!\w){re.escape(simple)}\(", passage.text)
-    return bool(found) or obj.name in passage.text
+    call = simple in passage.text and re.search(rf"(?<!\w){re.escape(simple)}\(", passage.text)
+    return bool(call) or obj.name in passage.text
 
 
 def _has_all_in_a_sentence(passage: Passage, words: frozenset[str]) -> bool:

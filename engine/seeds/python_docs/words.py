@@ -59,40 +59,40 @@ def shared_phrase(text: str, shared: frozenset[str]) -> str:
     between an article and a noun, unless "the" would then stand before a bare noun. What begins a clause stays.
     ("Return the last day of the month", {"day", "month"}) -> "day of the month"
     """
-    kept: list[str] = []
+    words: list[str] = []
     dropped: list[str] = []
     bare: list[int] = []
     for token in text.split():
         meant = content_words(token)
-        if (meant and not meant <= shared) or not (meant or kept):
+        if (meant and not meant <= shared) or not (meant or words):
             dropped.append(token)
-        elif not dropped or (not kept and not (_PREPOSITIONS | _CLAUSES) & {word.lower() for word in dropped}):
-            kept.append(token)
+        elif not dropped or (not words and not (_PREPOSITIONS | _CLAUSES) & {word.lower() for word in dropped}):
+            words.append(token)
             dropped = []
-        elif meant and kept and kept[-1] in _BEFORE_NOUNS and _are_attributes(dropped):
-            bare += [len(kept)] if kept[-1] == "the" else []
-            kept.append(token)
+        elif meant and words and words[-1] in _BEFORE_NOUNS and _are_attributes(dropped):
+            bare += [len(words)] if words[-1] == "the" else []
+            words.append(token)
             dropped = []
         elif meant:
             return ""
         else:
             dropped.append(token)
-    if dropped and kept and content_words(dropped[0]) and content_words(kept[-1]) and not kept[-1].endswith(","):
+    if dropped and words and content_words(dropped[0]) and content_words(words[-1]) and not words[-1].endswith(","):
         return ""
     end: list[str] = []
-    while kept and (not content_words(kept[-1]) or (dropped and kept[-1].endswith("ed"))):
-        end.append(kept.pop())
-    follows = [kept[place + 1 : place + 2] for place in bare if place < len(kept)]
+    while words and (not content_words(words[-1]) or (dropped and words[-1].endswith("ed"))):
+        end.append(words.pop())
+    follows = [words[place + 1 : place + 2] for place in bare if place < len(words)]
     if (
-        not kept
+        not words
         or (_JOINING | _VERBS) & set(end)
         or _ARTICLES & set(end[-1:])
         or any(not _defines(word) for word in follows)
     ):
         return ""
-    if kept[0].endswith(",") or kept[-1] in _OPEN_ENDS or kept[-1].endswith("ing"):
+    if words[0].endswith(",") or words[-1] in _OPEN_ENDS or words[-1].endswith("ing"):
         return ""
-    phrase = agree(" ".join(kept).strip(" ,;:.-"))
+    phrase = agree(" ".join(words).strip(" ,;:.-"))
     return "" if _LOST_NOUN.search(phrase) else phrase
 
 

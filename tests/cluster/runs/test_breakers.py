@@ -134,7 +134,7 @@ def ended(accepted: int, rejected: int) -> SeedEndings:
     asked = AskedSeeds(
         accepted + rejected, accepted, accepted, 1_000, reasons, "seed 's': leak: ..." if rejected else ""
     )
-    return SeedEndings(accepted + rejected, asked=asked)
+    return SeedEndings(accepted + rejected, asked_seeds=asked)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ PLANTED = (
         "commit", "no fsync of a folder", ATOMIC,
         '    sync(path.parent, file_system)\n    crash_point("put.durable")\n', '    crash_point("put.durable")\n',
     ),
-    Planted("commit", "a short write is forgotten", ATOMIC, "            while left:\n", "            if left:\n"),
+    Planted("commit", "a short write is forgotten", ATOMIC, "            while unwritten:\n", "            if unwritten:\n"),
     Planted(
         "commit", "a draft is put in place, taken or not", ATOMIC,
         "        file_system.link(draft, path)\n        ours = True\n", "        file_system.replace(draft, path)\n        ours = True\n",
@@ -124,7 +124,7 @@ PLANTED = (
     ),
     Planted(
         "journal", "replies of earlier attempts are not read", JOURNAL,
-        "self._index.replies(partition, but_of=others, anew=anew))\n", "{})\n",
+        "self._index.replies(partition, but_of=own_session, anew=anew))\n", "{})\n",
     ),
     Planted(
         "journal", "a torn or damaged record is read", RECORDS,
@@ -132,7 +132,7 @@ PLANTED = (
     ),
     Planted(
         "journal", "a short write is forgotten", LOCAL,
-        "            while left:\n", "            if left:\n",
+        "            while unwritten:\n", "            if unwritten:\n",
     ),
     Planted(
         "requests", "the id leaves out the last message", "engine/requests.py",
