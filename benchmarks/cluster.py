@@ -121,7 +121,7 @@ def session(spec: Any, runner: Any) -> Session:
 @contextmanager
 def counted_calls() -> Iterator[list[str]]:
     """The names of the methods that the driver calls at its workers."""
-    from foil.engine.runtime.remote import RemoteWorker
+    from foil.engine.runtime.workers import RemoteWorker
 
     made, plain = [], RemoteWorker.__init__
 

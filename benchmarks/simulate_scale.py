@@ -43,7 +43,8 @@ from foil.engine.protocols import PendingPartition
 from foil.engine.runtime import partition_queue
 from foil.engine.runtime.partition_queue import PartitionQueue
 from foil.engine.runtime.seed_process import StoredPartition
-from foil.engine.runtime.supervisor import Cause, Supervisor, Worker, WorkerDiedError
+from foil.engine.runtime.supervisor import Supervisor
+from foil.engine.runtime.workers import Cause, Worker, WorkerDiedError
 from foil.engine.storage.local_store import LocalStore
 from foil.engine.storage.store import Store
 from tests.support.memory import peak_memory

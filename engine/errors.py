@@ -55,6 +55,7 @@ from __future__ import annotations
 import pickle
 import signal
 import traceback
+from contextlib import suppress
 from typing import Any
 
 
@@ -330,11 +331,10 @@ def portable(error: Exception, what_failed: str) -> Exception:
     text = "".join(traceback.format_exception(error))
     if not isinstance(error, FoilError):
         error.add_note(text)
-    try:
+    with suppress(Exception):  # whatever an exception of others does
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
-    except Exception:  # noqa: BLE001 - whatever an exception of others does
-        return FoilError(f"{what_failed}:\n{text}")
-    return error
+        return error
+    return FoilError(f"{what_failed}:\n{text}")
 
 
 RETRYABLE: tuple[type[Exception], ...] = (TransientModelError,)

@@ -17,9 +17,10 @@ from pydantic import Field
 from foil.cluster.build import build_models
 from foil.cluster.job import Job
 from foil.engine.errors import UsageError
-from foil.engine.flow.ask import ReplyService, SeedAsk
+from foil.engine.flow.ask import SeedAsk
 from foil.engine.flow.budget import Budget
 from foil.engine.flow.journal import Journal
+from foil.engine.flow.reply_service import ReplyService
 from foil.engine.ids import fraction_of
 from foil.engine.protocols import Model, for_role
 from foil.engine.settings import Settings

@@ -10,11 +10,11 @@ import httpx2
 from foil.engine.errors import ModelError, RefusedRequestError
 from foil.engine.model_traits import Patience
 from foil.engine.models.endpoints import EndpointSettings, HostedSettings
-from foil.engine.models.hosted import EndpointClient
 from foil.engine.models.params import thinking_tokens
 from foil.engine.models.reading import thoughts_in
 from foil.engine.models.retry import with_patience
 from foil.engine.models.sending.bounded_http import RawAnswer
+from foil.engine.models.sending.endpoint_client import EndpointClient
 from foil.engine.requests import Message, Reply, Request
 
 _TINY = 64

@@ -94,7 +94,7 @@ def _old_journals(out: Path, days: float) -> Iterator[Garbage]:
     committed = set(CommitLog(out).partitions())
     for segment in undamaged_segments(open_store(out)):
         if committed.issuperset(segment.partitions) and time.time() - segment.modified >= days * _DAY_S:
-            yield Garbage("journal", out / segment.key, segment.bytes)
+            yield Garbage("journal", out / segment.key, segment.size)
 
 
 def _remove(log: CommitLog, path: Path) -> None:

@@ -27,8 +27,8 @@ from typing import Any
 
 from foil.engine.crash_points import crash_point
 from foil.engine.errors import JournalError
-from foil.engine.flow.journal_reading import JournalIndex, gather, segment_key, steps_of
-from foil.engine.flow.journal_records import NO_PARTITION, WHOLE, InFlight, line_of, reply_fact
+from foil.engine.flow.journal_reading import JournalIndex, gather
+from foil.engine.flow.journal_records import NO_PARTITION, WHOLE, InFlight, line_of, reply_fact, segment_key, steps_of
 from foil.engine.requests import Reply
 from foil.engine.storage.store import Appender, Store
 

@@ -14,9 +14,8 @@ process, and then only what was added.
 import logging
 import re
 from array import array
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from threading import Lock
 from typing import Any
@@ -24,11 +23,10 @@ from typing import Any
 from foil.engine.crash_points import crash_point
 from foil.engine.errors import CorruptDataError
 from foil.engine.flow.journal_records import (
-    WHOLE,
+    FOLDER,
     InFlight,
+    Segment,
     checked,
-    claimed_partition,
-    is_kept,
     is_unfinished,
     parsed,
 )
@@ -36,7 +34,6 @@ from foil.engine.requests import Reply, Request, stored_reply
 from foil.engine.storage.store import Store, StoredObject
 
 LOG = logging.getLogger(__name__)
-FOLDER = "journal"
 _CLOSED = f"{FOLDER}/closed"
 _SEGMENT = re.compile(rf"{FOLDER}/(?:closed/)?([^/]+)-([0-9]{{4,}})\.log")
 _TAIL_BYTES = 96
@@ -48,11 +45,6 @@ _GAP_BYTES = 64 << 10
 """Two ranges with less between them are fetched as one."""
 
 
-def segment_key(writer: str, number: int) -> str:
-    """The key of a writer's stream."""
-    return f"{FOLDER}/{writer}-{number:04d}.log"
-
-
 def gather(store: Store, key: str) -> None:
     """Makes one object of a closed stream. Where that fails, the stream stays as it is."""
     try:
@@ -61,38 +53,6 @@ def gather(store: Store, key: str) -> None:
         store.delete([key])
     except OSError as error:
         LOG.warning("%s/%s stays in pieces: %s", store.url, key, error)
-
-
-def steps_of(ranges: Sequence[int]) -> list[int]:
-    """Starts and ends of ranges as differences, which an index stores."""
-    return [place - before for place, before in zip(ranges, chain([0], ranges), strict=False)]
-
-
-@dataclass(slots=True)
-class Segment:
-    """One stream as it was last looked at. `partitions` have a record in it, in order.
-
-    `index`: where the index of a closed stream lies. Of a torn one, `ranges` says where the replies of each partition
-    lie; `line` and `end` how far it was read, `ended` that its index was; `damaged` are the numbers of damaged records
-    before it and the partitions that they name.
-    """
-
-    key: str
-    bytes: int = 0
-    modified: float = 0.0
-    partitions: "array[int]" = field(default_factory=lambda: array("q"))
-    index: tuple[int, int] | None = None
-    ranges: dict[int, "array[int]"] = field(default_factory=dict)
-    line: int = 0
-    end: int = 0
-    ended: bool = False
-    damaged: list[tuple[int, int | None]] = field(default_factory=list)
-
-    def has(self, partition: int) -> bool:
-        """Whether a record of the partition is, or may have been, in it."""
-        at = bisect_left(self.partitions, partition)
-        there = at < len(self.partitions) and self.partitions[at] == partition
-        return there or any(claimed == partition for _, claimed in self.damaged)
 
 
 class JournalIndex:
@@ -108,7 +68,7 @@ class JournalIndex:
         for stream in _streams(self._store):
             if _SEGMENT.fullmatch(stream.key) and not (but_of and stream.key.rpartition("/")[2].startswith(but_of)):
                 segment = self._segments.setdefault(stream.key, Segment(stream.key))
-                if segment.bytes != stream.bytes:
+                if segment.size != stream.bytes:
                     _look_at(self._store, segment, stream)
 
     def segments(self) -> list[Segment]:
@@ -294,7 +254,7 @@ def _look_at(store: Store, segment: Segment, stream: StoredObject) -> None:
     segment.modified = stream.modified
     closing = _closing(store, stream)
     if closing and segment.end == 0 and _take_index(store, segment, stream.bytes - closing[0], closing[1]):
-        segment.bytes = stream.bytes
+        segment.size = stream.bytes
         return
     if closing:
         segment.index = stream.bytes - closing[0] - int(closing[1]["index_bytes"]), int(closing[1]["index_bytes"])
@@ -303,8 +263,8 @@ def _look_at(store: Store, segment: Segment, stream: StoredObject) -> None:
         if not line.endswith(b"\n") and is_unfinished(line):
             break  # it may still be written
         segment.line, segment.end = segment.line + 1, at + len(line)
-        _note(segment, at, line)
-    segment.bytes = stream.bytes
+        segment.note(at, line)
+    segment.size = stream.bytes
     if segment.index and segment.damaged:  # the index itself is damaged, and no reply stood there
         at = segment.index[0]
         segment.damaged = [each for each in segment.damaged if each[0] < _line_number(store, segment.key, at)]
@@ -336,26 +296,6 @@ def _index_at(store: Store, key: str, start: int, length: int) -> dict[str, list
     record = checked(_read(store, key, start, length))
     index: dict[str, list[int]] | None = parsed(record[1]).get("index") if record else None
     return index
-
-
-def _note(segment: Segment, at: int, line: bytes) -> None:
-    """Goes on by one line of a torn stream."""
-    record = checked(line)
-    if record is None:
-        if not (is_unfinished(line) or segment.ended):
-            segment.damaged.append((segment.line, claimed_partition(line)))
-        return
-    partition, body = record
-    segment.ended = segment.ended or body.startswith(b'{"index":')
-    if partition == WHOLE:
-        return
-    ranges = segment.ranges.setdefault(partition, array("q"))
-    if not is_kept(body):
-        return
-    if ranges and ranges[-1] == at:
-        ranges[-1] += len(line)
-    else:
-        ranges.extend((at, at + len(line)))
 
 
 def _facts_in(store: Store, segment: Segment, partition: int) -> Iterator[dict[str, Any]]:

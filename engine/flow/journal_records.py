@@ -9,13 +9,18 @@ A record that does not check is as if it were never written, where a kill or a p
 import json
 import re
 import zlib
+from array import array
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from foil.engine.ids import canonical_json
 from foil.engine.requests import Reply
 
+FOLDER = "journal"
 WHOLE = -1
 """In place of a partition: the record is of the whole stream."""
 NO_PARTITION = -2
@@ -129,3 +134,59 @@ class InFlight:
             self.asked[request_id] -= 1
         else:
             del self.asked[request_id]
+
+
+def segment_key(writer: str, number: int) -> str:
+    """The key of a writer's stream."""
+    return f"{FOLDER}/{writer}-{number:04d}.log"
+
+
+def steps_of(ranges: Sequence[int]) -> list[int]:
+    """Starts and ends of ranges as differences, which an index stores."""
+    return [place - before for place, before in zip(ranges, chain([0], ranges), strict=False)]
+
+
+@dataclass(slots=True)
+class Segment:
+    """One stream as it was last looked at. `partitions` have a record in it, in order.
+
+    `index`: where the index of a closed stream lies. Of a torn one, `ranges` says where the replies of each partition
+    lie; `line` and `end` how far it was read, `ended` that its index was; `damaged` are the numbers of damaged records
+    before it and the partitions that they name.
+    """
+
+    key: str
+    size: int = 0
+    modified: float = 0.0
+    partitions: "array[int]" = field(default_factory=lambda: array("q"))
+    index: tuple[int, int] | None = None
+    ranges: dict[int, "array[int]"] = field(default_factory=dict)
+    line: int = 0
+    end: int = 0
+    ended: bool = False
+    damaged: list[tuple[int, int | None]] = field(default_factory=list)
+
+    def has(self, partition: int) -> bool:
+        """Whether a record of the partition is, or may have been, in it."""
+        at = bisect_left(self.partitions, partition)
+        there = at < len(self.partitions) and self.partitions[at] == partition
+        return there or any(claimed == partition for _, claimed in self.damaged)
+
+    def note(self, at: int, line: bytes) -> None:
+        """Goes on by one line of a torn stream."""
+        record = checked(line)
+        if record is None:
+            if not (is_unfinished(line) or self.ended):
+                self.damaged.append((self.line, claimed_partition(line)))
+            return
+        partition, body = record
+        self.ended = self.ended or body.startswith(b'{"index":')
+        if partition == WHOLE:
+            return
+        ranges = self.ranges.setdefault(partition, array("q"))
+        if not is_kept(body):
+            return
+        if ranges and ranges[-1] == at:
+            ranges[-1] += len(line)
+        else:
+            ranges.extend((at, at + len(line)))

@@ -28,11 +28,12 @@ from foil.engine.errors import (
     SpoolError,
     UnstorableTopicError,
 )
-from foil.engine.flow.ask import ReplyService, SeedAsk
+from foil.engine.flow.ask import SeedAsk
 from foil.engine.flow.budget import BudgetClient
 from foil.engine.flow.journal import Journal, PartitionJournal
 from foil.engine.flow.limits import RuntimeSettings
 from foil.engine.flow.progress import Counts, count_topics, counts_of, total
+from foil.engine.flow.reply_service import ReplyService
 from foil.engine.flow.seed_outcome import (
     PartName,
     SeedClock,

@@ -43,7 +43,8 @@ from foil.engine.ids import canonical_json
 from foil.engine.keys import scrub
 from foil.engine.models.batch_results import OVERSIZE, custom_id, keep_results, mapping
 from foil.engine.models.endpoints import HostedSettings
-from foil.engine.models.hosted import EndpointClient, traits_of
+from foil.engine.models.hosted import traits_of
+from foil.engine.models.sending.endpoint_client import EndpointClient
 from foil.engine.protocols import Model
 from foil.engine.requests import Reply, Request
 from foil.engine.storage.lease import check_fence

@@ -4,9 +4,9 @@
                   waits while every endpoint is full, paced, paused or broken
 
 An endpoint takes a request if it has room, if its requests and tokens a minute allow it (from the settings, else from
-x-ratelimit-* headers), if the rate that its 429s taught does (engine.models.limits), and if its circuit breaker is
-closed. An open breaker lets one request through at a time, ever less often; the one that probes is not to blame if that
-fails. A 429 neither opens nor closes one; it closes an open one that is probed.
+x-ratelimit-* headers), if the rate that its 429s taught does (engine.models.sending.learnt_rate), and if its circuit
+breaker is closed. An open breaker lets one request through at a time, ever less often; the one that probes is not to
+blame if that fails. A 429 neither opens nor closes one; it closes an open one that is probed.
 
 Promise: first come, first served; all times are of the event loop's monotonic clock; requests a minute never pass the
 setting by more than half a second's worth. Without an endpoint for `outage_s`, all who wait get ModelOutageError: where
@@ -25,9 +25,10 @@ from math import log
 import xxhash
 
 from foil.engine.errors import ModelOutageError, TransientModelError
-from foil.engine.models.limits import Concurrency, LearntRate, SendOutcome
+from foil.engine.models.limits import Concurrency, SendOutcome
 from foil.engine.models.reading import header_number
 from foil.engine.models.retry import LONGEST_PAUSE_S
+from foil.engine.models.sending.learnt_rate import LearntRate
 from foil.engine.models.sending.silence import Silence
 from foil.engine.rates.bucket import Bucket, Rate
 from foil.engine.telemetry.metrics import (

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from foil.engine.flow.ask import ReplyService
 from foil.engine.flow.budget import BudgetClient
 from foil.engine.flow.journal import Journal, PartitionJournal
 from foil.engine.flow.limits import Limits
+from foil.engine.flow.reply_service import ReplyService
 from foil.engine.ids import fraction_of
 from foil.engine.planning.funnel import Funnel, StageCounts
 from foil.engine.planning.replay import StoredReplies, replay_seed, rows_of

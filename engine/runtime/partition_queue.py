@@ -9,17 +9,21 @@ Price: one partition is read ahead of the workers, in a thread of its own.
 
 import asyncio
 import math
+import signal
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import FrameType
 from typing import TypeVar
 
+from foil.engine.errors import InterruptedRunError
 from foil.engine.flow.limits import Limits
 from foil.engine.flow.progress import Counts, total
 from foil.engine.protocols import PendingPartition
 
 T = TypeVar("T")
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,3 +223,34 @@ def in_thread(work: Callable[[], T], name: str) -> asyncio.Future[T]:
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return future
+
+
+@contextmanager
+def stopped_by_signals(queue: PartitionQueue) -> Iterator[None]:
+    """The first of _ENDING stops the queue, the second interrupts this thread, a third is not caught.
+
+    A SIGHUP that is ignored (`nohup`) stays so.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop, received = asyncio.get_running_loop(), list[int]()
+
+    def stop(signum: int) -> None:
+        queue.stop(InterruptedRunError(signum))
+
+    def handle(signum: int, _: FrameType | None) -> None:
+        received.append(signum)
+        if len(received) == 1:
+            loop.call_soon_threadsafe(stop, signum)
+            return
+        signal.signal(signum, signal.SIG_DFL)
+        raise KeyboardInterrupt(signum)
+
+    heard = [s for s in _ENDING if s is not signal.SIGHUP or signal.getsignal(s) is not signal.SIG_IGN]
+    before = {signum: signal.signal(signum, handle) for signum in heard}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

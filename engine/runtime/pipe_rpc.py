@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from foil.engine.errors import FoilError
-from foil.engine.runtime.supervisor import Cause, WorkerDiedError
+from foil.engine.runtime.workers import Cause, WorkerDiedError
 
 
 class PipeRpc:

@@ -23,10 +23,9 @@ from foil.engine.flow.partition_flow import Flow
 from foil.engine.flow.progress import Summary
 from foil.engine.rates.book import RateAsk, RateBook, RateLease
 from foil.engine.runtime.pipe_rpc import PipeRpc
-from foil.engine.runtime.remote import RemoteWorker, lease_rates
 from foil.engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
-from foil.engine.runtime.supervisor import Cause, WorkerDiedError
 from foil.engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
+from foil.engine.runtime.workers import Cause, RemoteWorker, WorkerDiedError, lease_rates
 from foil.engine.storage.lease import Fence
 from foil.engine.storage.opening import open_store
 from foil.engine.telemetry.json_logs import begin_logs

@@ -11,12 +11,14 @@ Price: an actor is a process with its own parts; `out` must be a folder that eve
 import asyncio
 import os
 import secrets
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
 
 import ray
 from ray.autoscaler.sdk import request_resources
@@ -38,12 +40,10 @@ from foil.engine.flow.progress import Summary
 from foil.engine.inference.engine_actors import EngineCalls, EngineCrew
 from foil.engine.inference.pooled_vllm import use_engines
 from foil.engine.rates.on_ray import ask_cluster
-from foil.engine.runtime.cluster_address import check_reachable, unreachable
 from foil.engine.runtime.partition_queue import in_thread
-from foil.engine.runtime.remote import RemoteWorker, lease_rates
 from foil.engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
-from foil.engine.runtime.supervisor import Cause, WorkerDiedError
 from foil.engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
+from foil.engine.runtime.workers import Cause, RemoteWorker, WorkerDiedError, lease_rates
 from foil.engine.storage.lease import Fence
 from foil.engine.storage.opening import open_store
 from foil.engine.telemetry.json_logs import begin_logs
@@ -54,6 +54,8 @@ from foil.engine.telemetry.ray_metrics import record_in_ray
 T = TypeVar("T")
 _CALLS_AT_ONCE = 10_000
 _REMOTE: dict[type[Any], Any] = {}
+_CONNECT_S = 10.0
+_DASHBOARD_PORT = 8265
 _END_S = 1.0
 """Seconds that a call may take which only tidies up; a dead head answers none."""
 _REACH_S, _CLOSE_S = 10.0, 10.0
@@ -163,7 +165,7 @@ def _check_own_node(address: str) -> None:
     without a word, also under a head that has come back.
     """
     try:
-        check_reachable(address)
+        _check_reachable(address)
     except ClusterUnreachableError:
         raise ClusterUnreachableError(
             f"the Ray node of this process ({address}) is gone, as after the death of its head; what was answered "
@@ -228,13 +230,13 @@ def _cluster(spec: WorkerSpec) -> Iterator[None]:
         yield
         return
     address = runtime.ray_address or os.environ.get("RAY_ADDRESS", "") or "local"
-    check_reachable(address)
+    _check_reachable(address)
     cpus = runtime.most_workers + sum(len(each.names) * each.room.get("CPU", 0.0) for each in spec.engines)
     size: dict[str, Any] = {"num_cpus": int(cpus), "include_dashboard": False} if address == "local" else {}
     try:
         ray.init(address=address, **size)
     except ConnectionError as error:
-        raise unreachable(address, error) from None
+        raise _unreachable(address, error) from None
     try:
         yield
     finally:
@@ -247,7 +249,7 @@ def _leave(address: str) -> None:
     the summary comes first.
     """
     with suppress(FoilError):
-        check_reachable(address, _END_S)
+        _check_reachable(address, _END_S)
         ray.shutdown()
 
 
@@ -293,3 +295,28 @@ def _room_held(runtime: RuntimeSettings) -> Iterator[None]:
         yield
     finally:
         _beside_signals(partial(request_resources, bundles=[]), _END_S)
+
+
+def _check_reachable(address: str, most_s: float = _CONNECT_S) -> None:
+    """Raises ClusterUnreachableError unless something listens there within so many seconds. `local`, `auto` and bare
+    names pass.
+
+    `address`: HOST:PORT, ray://HOST:PORT or http://HOST[:PORT].
+    """
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    default = {"http": _DASHBOARD_PORT, "https": 443}.get(parts.scheme)
+    try:
+        host, port = parts.hostname, parts.port or default
+        if host is None or port is None:
+            return
+        socket.create_connection((host, port), timeout=most_s).close()
+    except (OSError, ValueError) as error:
+        raise _unreachable(address, error) from None
+
+
+def _unreachable(address: str, why: object) -> ClusterUnreachableError:
+    """The error for an address at which no head answers."""
+    return ClusterUnreachableError(
+        f"no Ray head answers at {address}: {why}; start one with `ray start --head`, correct the address, or see that "
+        "RAY_AUTH_MODE and its token are those of the cluster"
+    )

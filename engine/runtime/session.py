@@ -9,14 +9,11 @@ ends with. Price: every commit entry is read once at the start; a small file is 
 import asyncio
 import logging
 import signal
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any, Protocol
 
 from foil.engine.crash_points import crash_point
@@ -24,7 +21,6 @@ from foil.engine.errors import (
     CommitError,
     CorruptDataError,
     FoilError,
-    InterruptedRunError,
     JournalError,
     MovedFolderError,
     RunFailedError,
@@ -49,11 +45,12 @@ from foil.engine.ids import canonical_json, sha256_hex
 from foil.engine.inference.pooled_vllm import EngineSpec
 from foil.engine.protocols import Parts, Screen, SeedReader
 from foil.engine.runtime.breaker import RunBreaker
-from foil.engine.runtime.partition_queue import CommittedPartition, PartitionQueue, in_thread
+from foil.engine.runtime.partition_queue import CommittedPartition, PartitionQueue, in_thread, stopped_by_signals
 from foil.engine.runtime.seed_process import SeedProcess, SeedSource, sweep_spool
 from foil.engine.runtime.seed_stream import SeedRecord, unpacked
-from foil.engine.runtime.supervisor import CrewReport, Supervisor, Worker
+from foil.engine.runtime.supervisor import CrewReport, Supervisor
 from foil.engine.runtime.watchdog import relaxed_gc
+from foil.engine.runtime.workers import Worker
 from foil.engine.seeds.files.ledger import Ledger
 from foil.engine.storage.lease import RunLease, hold
 from foil.engine.storage.opening import open_store
@@ -68,7 +65,6 @@ from foil.engine.telemetry.metrics import (
 
 LOG = logging.getLogger(__name__)
 OnProgress = Callable[[Progress], None]
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TICK_S = 0.5
 _FOLD_EVERY = 1024
 _FOLD_AT_END = 64
@@ -76,7 +72,7 @@ _FOLD_AT_END = 64
 
 
 class StartWorkerWithin(Protocol):
-    """A StartWorker (engine.runtime.supervisor) that is given the run's budget and the epoch of its lease."""
+    """A StartWorker (engine.runtime.workers) that is given the run's budget and the epoch of its lease."""
 
     def __call__(
         self, budget: Budget, epoch: int, *, apart: bool, on_placed: Callable[[], None]
@@ -204,7 +200,7 @@ class _Session:
             asyncio.create_task(lease.keep(self._queue.stop)),
         ]
         try:
-            with _signals(self._queue):
+            with stopped_by_signals(self._queue):
                 await supervisor.run()
             await self._look_for_cause(lease)
         finally:
@@ -373,34 +369,3 @@ def spent_before(parts: Parts) -> Spend:
         for call in parts.store.replaced_calls(partition) if partition in committed else ():
             spent += Spend(1, call.prompt_tokens + call.completion_tokens, call.cost_usd)
     return spent
-
-
-@contextmanager
-def _signals(queue: PartitionQueue) -> Iterator[None]:
-    """The first of _ENDING stops the queue, the second interrupts this thread, a third is not caught.
-
-    A SIGHUP that is ignored (`nohup`) stays so.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop, received = asyncio.get_running_loop(), list[int]()
-
-    def stop(signum: int) -> None:
-        queue.stop(InterruptedRunError(signum))
-
-    def handle(signum: int, _: FrameType | None) -> None:
-        received.append(signum)
-        if len(received) == 1:
-            loop.call_soon_threadsafe(stop, signum)
-            return
-        signal.signal(signum, signal.SIG_DFL)
-        raise KeyboardInterrupt(signum)
-
-    heard = [s for s in _ENDING if s is not signal.SIGHUP or signal.getsignal(s) is not signal.SIG_IGN]
-    before = {signum: signal.signal(signum, handle) for signum in heard}
-    try:
-        yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)

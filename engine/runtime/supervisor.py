@@ -17,21 +17,19 @@ poison seed: it becomes a failed row and its neighbours complete.
 
 What ends a run is a rate, never a number of deaths, since a long run on machines that are taken away sees thousands:
 - no worker was ever up, and in each place that had one, `_DEATHS_AT_START` in a row died while they started;
-- a partition lost its worker `_DEATHS` times within `_DEATHS_S` seconds, was paid no new reply between these deaths,
+- a partition lost its worker `DEATHS` times within `_DEATHS_S` seconds, was paid no new reply between these deaths,
   and none of its seeds is to blame.
 Price: a few messages a partition, one a worker and half second; workers apart only while suspects are tried.
 """
 
 import asyncio
 import logging
-from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from enum import Enum
+from collections import defaultdict
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any, Protocol
+from typing import Any
 
 from foil.engine.errors import FoilError
 from foil.engine.flow.journal_reading import LeftOpen, left_open
@@ -42,14 +40,12 @@ from foil.engine.flow.seed_outcome import SeedOutcome
 from foil.engine.flow.worker_report import SeedEndings, WorkerReport
 from foil.engine.protocols import PendingPartition
 from foil.engine.runtime.partition_queue import PartitionQueue
+from foil.engine.runtime.suspects import DEATHS, PartitionPast, Trials, suspects_of
+from foil.engine.runtime.workers import Cause, StartWorker, Worker, WorkerDiedError, WorkerSlot
 from foil.engine.storage.store import Store
 
 LOG = logging.getLogger(__name__)
-_GROUPS = 8
-"""Groups that suspects are split into: 128 of them are down to one after three deaths."""
-_DEATHS_ALONE = 2
 _DEATHS_AT_START = 5
-_DEATHS = 8
 _DEATHS_S = 600.0
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Pauses between the attempts to fill a place, the last one for good."""
@@ -61,48 +57,6 @@ _OPEN_PARTITIONS = 5
 _SLOW_WINDOWS, _SLOW_PARTITIONS = 7, 32
 """Partitions that a worker may have open beyond those that fill its window, and where none waits for its turn so many
 windows of seeds more: a slow reply keeps its partition open, and must not keep others from being begun."""
-
-
-class Cause(Enum):
-    """What ended a worker, as far as is known."""
-
-    OWN = "own"
-    UNSURE = "unsure"
-    OUTSIDE = "outside"
-
-
-class WorkerDiedError(FoilError):
-    """A worker process is gone, and what it was making with it."""
-
-    def __init__(self, message: str, cause: Cause = Cause.OWN) -> None:
-        super().__init__(message)
-        self.cause = cause
-
-    def __reduce__(self) -> tuple[type["WorkerDiedError"], tuple[str, Cause]]:
-        return type(self), (str(self), self.cause)
-
-
-class Worker(Protocol):
-    """An engine.flow.partition_flow.Flow somewhere. Every call raises WorkerDiedError once it is gone."""
-
-    async def start(
-        self, partition: PendingPartition, poison_seeds: Mapping[str, SeedOutcome], *, again: bool
-    ) -> None: ...
-    async def make(self, index: int) -> None: ...
-    async def commit(self, index: int) -> Counts: ...
-    async def try_seeds(self, partition: PendingPartition, seed_ids: Sequence[str]) -> None: ...
-    async def live(self) -> WorkerReport: ...
-    async def drain(self) -> None: ...
-    async def close(self) -> None: ...
-
-
-class StartWorker(Protocol):
-    """Starts a worker whose parts are built, or raises WorkerDiedError.
-
-    `apart`: it only tries suspects, and must need no room. `on_placed` is called once it has its process.
-    """
-
-    def __call__(self, *, apart: bool, on_placed: Callable[[], None]) -> Awaitable[Worker]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,43 +71,6 @@ class CrewReport:
     endings: SeedEndings
     stalled: bool
     waiting_for: str
-
-
-@dataclass(eq=False, slots=True)
-class WorkerSlot:
-    """A place for one worker. `open` are the partitions that the worker has, `work` the task that feeds it.
-
-    `ended_before` is how the seeds of its earlier workers ended.
-    """
-
-    apart: bool = False
-    placed: bool = False
-    worker: Worker | None = None
-    deaths_at_start: int = 0
-    report: WorkerReport = field(default_factory=WorkerReport)
-    ended_before: SeedEndings = field(default_factory=SeedEndings)
-    open: dict[int, PendingPartition] = field(default_factory=dict)
-    work: asyncio.Task[None] | None = None
-
-    def place(self) -> None:
-        """Notes that the worker has its process; its parts are still to be built."""
-        self.placed = True
-
-    async def clear(self) -> None:
-        """Ends the worker, if there is one."""
-        self.ended_before += self.report.endings
-        worker, self.worker, self.placed, self.report = self.worker, None, False, WorkerReport()
-        if worker:
-            await worker.close()
-
-
-@dataclass(slots=True)
-class _PartitionPast:
-    """What is known of a partition that lost a worker: deaths seen by each seed, and when."""
-
-    kills: Counter[str] = field(default_factory=Counter)
-    poison_seeds: dict[str, SeedOutcome] = field(default_factory=dict)
-    deaths: deque[float] = field(default_factory=lambda: deque(maxlen=_DEATHS))
 
 
 class Supervisor:
@@ -175,9 +92,8 @@ class Supervisor:
             slow = -(-_SLOW_WINDOWS * runtime.window // limits.partition_seeds)
             self._open_per_worker += min(slow, _SLOW_PARTITIONS)
         queue.most_open = self._open_per_worker * len(self._slots)
-        self._pasts: defaultdict[int, _PartitionPast] = defaultdict(_PartitionPast)
-        self._apart: list[WorkerSlot] = []
-        self._tries, self._trying = asyncio.Semaphore(max(2, len(self._slots))), 0
+        self._pasts: defaultdict[int, PartitionPast] = defaultdict(PartitionPast)
+        self._trials = Trials(self._start_worker, max(2, len(self._slots)), runtime.seed_timeout_s)
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost = self._moves = 0
         self._ever_up = self._draining = False
@@ -197,7 +113,7 @@ class Supervisor:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await asyncio.gather(*(slot.clear() for slot in [*self._slots, *self._apart]))
+            await asyncio.gather(*(slot.clear() for slot in [*self._slots, *self._trials.slots]))
 
     def live(self) -> CrewReport:
         """What all workers say of themselves, and what the run waits for."""
@@ -210,13 +126,13 @@ class Supervisor:
         stalled_s = self._stall.seconds((self._moves, self._queue.counts.topics.total()))
         placed, places = sum(slot.placed for slot in self._slots), len(self._slots)
         waits = [self._missing(placed)] if placed < self._runtime.least_workers else []
-        waits += [f"{self._trying} seeds tried apart for what they do to a worker"] if self._trying else []
+        waits += [f"{trying} seeds tried apart for what they do to a worker"] if (trying := self._trials.trying) else []
         waits += [self._stalled(stalled_s, in_flight)] if stalled_s else []
-        return CrewReport(placed, places, self._lost, in_flight, counts, endings, stalled_s > 0, "; ".join(waits))
+        return CrewReport(placed, places, self.lost(), in_flight, counts, endings, stalled_s > 0, "; ".join(waits))
 
     def lost(self) -> int:
         """Workers that died so far."""
-        return self._lost
+        return self._lost + self._trials.lost
 
     def _missing(self, placed: int) -> str:
         gpus = self._runtime.worker_gpus
@@ -389,78 +305,18 @@ class Supervisor:
     async def _recover(self, partition: PendingPartition, death: WorkerDiedError, leftover: LeftOpen) -> None:
         """Gives a dead worker's partition back, its poison seeds found before."""
         past = self._pasts[partition.index]
-        suspects = _suspects(past, leftover, death.cause, _now())
+        suspects = suspects_of(past, leftover, death.cause, _now())
         if suspects:
-            poison_seeds = await self._find_poison(partition, suspects)
+            poison_seeds = await self._trials.find_poison(partition, suspects)
             past.poison_seeds |= poison_seeds
             if poison_seeds:
                 past.deaths.clear()
-        if len(past.deaths) == _DEATHS and past.deaths[-1] - past.deaths[0] < _DEATHS_S:
+        if len(past.deaths) == DEATHS and past.deaths[-1] - past.deaths[0] < _DEATHS_S:
             raise WorkerDiedError(
-                f"partition {partition.index} lost its worker {_DEATHS} times in a row, and no seed of it alone is to "
+                f"partition {partition.index} lost its worker {DEATHS} times in a row, and no seed of it alone is to "
                 "blame; lower `runtime.window`, raise `runtime.worker_memory_mb`, or look into the worker's messages"
             )
         self._queue.give_back(partition)
-
-    # Suspects
-
-    async def _find_poison(self, partition: PendingPartition, seeds: Sequence[str]) -> dict[str, SeedOutcome]:
-        """The seeds, of these, that end a worker when they run alone."""
-        self._trying += len(seeds)
-        try:
-            poison_seeds = await self._try_groups(partition, seeds)
-        finally:
-            self._trying -= len(seeds)
-        if not self._trying:
-            idle, self._apart = self._apart, []
-            await asyncio.gather(*(slot.clear() for slot in idle))
-        return poison_seeds
-
-    async def _try_groups(self, partition: PendingPartition, seeds: Sequence[str]) -> dict[str, SeedOutcome]:
-        group_outcomes = await asyncio.gather(*(self._try_group(partition, group) for group in _split(seeds)))
-        return {name: outcome for outcomes in group_outcomes for name, outcome in outcomes.items()}
-
-    async def _try_group(self, partition: PendingPartition, seeds: Sequence[str]) -> dict[str, SeedOutcome]:
-        deaths, seconds = 0, 0.0
-        while deaths < (_DEATHS_ALONE if len(seeds) == 1 else 1):
-            death, seconds = await self._try_once(partition, seeds)
-            if death is None:
-                return {}
-            deaths += death.cause is not Cause.OUTSIDE
-        if len(seeds) > 1:
-            return await self._try_groups(partition, seeds)
-        reason = "timeout" if seconds >= self._runtime.seed_timeout_s else "crashed_worker"
-        detail = f"its worker ended {_DEATHS_ALONE + 1} times, {_DEATHS_ALONE} with this seed alone"
-        return {seeds[0]: SeedOutcome("failed", reason, detail)}
-
-    async def _try_once(
-        self, partition: PendingPartition, seeds: Sequence[str]
-    ) -> tuple[WorkerDiedError | None, float]:
-        """How a worker apart ended over these seeds, None if it did not, and after how many seconds."""
-        async with self._worker_apart() as slot:
-            worker = slot.worker or await self._start_worker(slot)
-            started = _now()
-            try:
-                await worker.try_seeds(partition, seeds)
-            except WorkerDiedError as death:
-                LOG.warning("partition %d, %d seeds apart: %s", partition.index, len(seeds), death)
-                self._lost += 1
-                await slot.clear()
-                return death, _now() - started
-            return None, _now() - started
-
-    @asynccontextmanager
-    async def _worker_apart(self) -> AsyncIterator[WorkerSlot]:
-        async with self._tries:
-            free = [slot for slot in self._apart if slot.work is None]
-            slot = free[0] if free else WorkerSlot(apart=True)
-            if not free:
-                self._apart.append(slot)
-            slot.work = asyncio.current_task()
-            try:
-                yield slot
-            finally:
-                slot.work = None
 
 
 class _Stall:
@@ -478,30 +334,12 @@ class _Stall:
         return now - self._since if now - self._since >= self._after_s else 0.0
 
 
-def _suspects(past: _PartitionPast, leftover: LeftOpen, cause: Cause, now: float) -> list[str]:
-    """The ids of the seeds that were in flight and may have ended the worker, by what it left in the journal."""
-    if cause is Cause.OUTSIDE:
-        return []
-    if leftover.replies:
-        past.deaths.clear()
-    past.deaths.append(now)
-    in_flight = set(leftover.suspects) - set(past.poison_seeds)
-    past.kills.update(in_flight)
-    needed = 1 if cause is Cause.OWN else 2
-    return [seed for seed in sorted(in_flight) if past.kills[seed] >= needed]
-
-
 def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
 def _answered(report: WorkerReport) -> tuple[int, int]:
     return report.answers, sum(counts.topics.total() for counts in report.counts.values())
-
-
-def _split(seeds: Sequence[str]) -> Iterable[Sequence[str]]:
-    size = -(-len(seeds) // _GROUPS)
-    return (seeds[start : start + size] for start in range(0, len(seeds), size))
 
 
 def _first_of(error: BaseException) -> BaseException:

@@ -6,11 +6,8 @@ S3's 409, after which nothing stands, looks the same.
 
     KEY/00000000           whose stream KEY is: who created this object may write the others
     KEY/00000001 ...       its bytes in groups of at most GROUP_BYTES, an object for each sync
-
-Who we are is found as the cloud's own tools find it: variables, profile, metadata of the machine, web identity.
 """
 
-import configparser
 import errno
 import importlib.util
 import os
@@ -23,12 +20,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foil.engine.errors import UsageError
 from foil.engine.keys import scrub
+from foil.engine.storage.bucket_client import connect, read_object, refusals, size_of
 from foil.engine.storage.copies import Copies
 from foil.engine.storage.mirrors import cache_folder, check_url, mirror_of
 from foil.engine.storage.store import Appender, StoredObject, check_key
@@ -42,9 +39,6 @@ GROUP_BYTES = 4 << 20
 _KEY_S = 15.0
 """Seconds after which a process that never had a key gives up asking its machine for one."""
 _PART_BYTES = 8 << 20
-_REQUEST_S = 120
-_CLIENT_S = 5.0
-"""Seconds for which the client itself tries a request again."""
 _REQUESTS = 16
 """Requests at once of one call that needs many."""
 _PAUSES_S = (0.05, 5.0)
@@ -56,8 +50,6 @@ _ASKS_MACHINE = re.compile(r"/latest/(?:api/token|meta-data)|metadata\.google\.i
 _MESSAGE = re.compile("<.*<Message>(.*)</Message>.*")
 
 T = TypeVar("T")
-_connected = 0
-"""The process that used the client first; a process forked from it has this too, and cannot use the client."""
 
 
 class ObjectStore:
@@ -67,6 +59,8 @@ class ObjectStore:
     a bucket. `patience_s`: see PATIENCE_S.
     """
 
+    _connected_process = 0
+    """The one that used the client first; a process forked from it has this too, and cannot use its threads."""
     sync_interval_s = 0.1
     """Ten puts a second for a stream that is written all the time."""
 
@@ -88,10 +82,10 @@ class ObjectStore:
         def create(client: "Client") -> bytes | None:
             try:
                 obstore.put(client, key, data, mode="create", use_multipart=False)
-            except _refusals():
+            except refusals():
                 raise
             except obstore.exceptions.BaseError:
-                standing = _read(client, key)
+                standing = read_object(client, key)
                 if standing is None:
                     raise
                 return None if standing == data else standing
@@ -122,7 +116,7 @@ class ObjectStore:
         self._repeat(check_key(key), send)
 
     def get(self, key: str) -> bytes | None:
-        return self._repeat(check_key(key), lambda client: _read(client, key))
+        return self._repeat(check_key(key), lambda client: read_object(client, key))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         import obstore
@@ -134,10 +128,10 @@ class ObjectStore:
             except FileNotFoundError:
                 return None
             except obstore.exceptions.BaseError:
-                size = _size(client, key)
+                size = size_of(client, key)
                 if size is None or start < size:
                     raise
-            return None if _size(client, key) is None else b""  # nothing was asked for, or what lies behind the end
+            return None if size_of(client, key) is None else b""  # nothing was asked for, or what lies behind the end
 
         data = self._repeat(check_key(key), read)
         if data is None:
@@ -247,7 +241,7 @@ class ObjectStore:
     def _chunks(self, key: str) -> Iterator[bytes]:
         """The object's bytes, in pieces. Raises FileNotFoundError where there is no such key."""
         start = 0
-        size = self._repeat(check_key(key), lambda client: _size(client, key))
+        size = self._repeat(check_key(key), lambda client: size_of(client, key))
         if size is None:
             raise self._absent(key)
         while start < size:
@@ -272,7 +266,7 @@ class ObjectStore:
         while True:
             try:
                 result = action(self._client())
-            except _refusals() as error:
+            except refusals() as error:
                 raise self._failure(key, error) from error
             except (obstore.exceptions.BaseError, OSError) as error:
                 keyless = not self._answered and _ASKS_MACHINE.search(str(error))
@@ -286,15 +280,14 @@ class ObjectStore:
             pause = min(2 * pause, _PAUSES_S[1])
 
     def _client(self) -> "Client":
-        global _connected  # noqa: PLW0603 - the client has one set of threads a process
-        if _connected not in {0, os.getpid()}:
+        if ObjectStore._connected_process not in {0, os.getpid()}:
             raise UsageError(
                 f"this process was forked from one that had used a bucket ({self.url}), without the client's threads; "
                 "start it by spawn or as a program of its own, or use the bucket only after the fork"
             )
         if self._connection is None:
-            self._connection = _connect(self.url, self._patience_s)
-            _connected = os.getpid()
+            self._connection = connect(self.url, self._patience_s)
+            ObjectStore._connected_process = os.getpid()
         return self._connection
 
     def _at_once(self, action: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
@@ -321,7 +314,7 @@ class ObjectStore:
             code, advice = errno.EACCES, "let the key, profile or role of this process read, write and list there"
         elif isinstance(error, FileNotFoundError):
             advice = "make the bucket, or mend its name in the URL"
-        elif isinstance(error, _refusals()):
+        elif isinstance(error, refusals()):
             advice = "the store lacks what a run needs; `foil doctor --out URL` says what"
         elif not self._answered and _ASKS_MACHINE.search(why):
             advice = "no key is set and this machine has no role: set the variables or the profile of docs/storage.md"
@@ -383,80 +376,3 @@ def _readable(groups: Mapping[int, StoredObject]) -> list[StoredObject]:
     while readable and len(readable) in groups:
         readable.append(groups[len(readable)])
     return readable
-
-
-def _read(client: "Client", key: str) -> bytes | None:
-    import obstore
-
-    try:
-        return bytes(obstore.get(client, key).bytes())
-    except FileNotFoundError:
-        return None
-
-
-def _size(client: "Client", key: str) -> int | None:
-    import obstore
-
-    try:
-        return obstore.head(client, key)["size"]
-    except FileNotFoundError:
-        return None
-
-
-def _refusals() -> tuple[type[Exception], ...]:
-    """What the client raises where another attempt is of no use. FileNotFoundError of a put: there is no bucket."""
-    from obstore import exceptions
-
-    return (
-        FileNotFoundError, NotImplementedError, exceptions.InvalidPathError, exceptions.NotSupportedError,
-        exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, exceptions.UnknownConfigurationKeyError,
-    )  # fmt: skip
-
-
-def _connect(url: str, patience_s: float) -> "Client":
-    from obstore.store import from_url
-
-    retry: Any = {  # short, since a signal waits for it to end; `_repeat` has the patience
-        "max_retries": 10,
-        "retry_timeout": timedelta(seconds=min(patience_s, _CLIENT_S)),
-        "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=5), "base": 2},
-    }
-    options: Any = {  # the scheme of the endpoint decides on encryption
-        "allow_http": True, "timeout": timedelta(seconds=_REQUEST_S), "connect_timeout": timedelta(seconds=10),
-    }  # fmt: skip
-    more: Any = {**_profile(os.environ), "disable_bulk_delete": True} if url.startswith("s3:") else {}
-    return from_url(url, client_options=options, retry_config=retry, **more)
-
-
-def _profile(environment: Mapping[str, str]) -> dict[str, str]:
-    """What AWS's files say of the profile, where the variables hold no key. Those need another tool's program (SSO,
-    `credential_process`) are not read: such a tool can put the keys into variables.
-    """
-    if environment.get("AWS_ACCESS_KEY_ID"):
-        return {}
-    name = environment.get("AWS_PROFILE") or "default"
-    files = configparser.ConfigParser(interpolation=None)
-    home = Path("~/.aws").expanduser()
-    with suppress(configparser.Error):
-        files.read(
-            [
-                environment.get("AWS_CONFIG_FILE") or home / "config",
-                environment.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials",
-            ],
-            encoding="utf-8",
-        )
-    settings = {**_section(files, f"profile {name}"), **_section(files, name)}
-    variables = {"region": "AWS_REGION", "endpoint_url": "AWS_ENDPOINT_URL"}
-    names = {
-        "aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_access_key",
-        "aws_session_token": "session_token", "region": "region", "endpoint_url": "endpoint",
-    }  # fmt: skip
-    return {
-        client_name: settings[aws_name]
-        for aws_name, client_name in names.items()
-        if aws_name in settings and not environment.get(variables.get(aws_name, ""))
-    }
-
-
-def _section(files: configparser.ConfigParser, name: str) -> dict[str, str]:
-    return dict(files[name]) if files.has_section(name) else {}

@@ -13,8 +13,8 @@ import numpy as np
 
 from foil.engine.errors import TransientModelError
 from foil.engine.ids import canonical_json, sha256_hex
-from foil.engine.models.hosted import EndpointClient
 from foil.engine.models.retry import with_patience
+from foil.engine.models.sending.endpoint_client import EndpointClient
 from foil.trainer.systems.dense import DenseSystem
 from foil.trainer.systems.llm_replies import hosted_settings
 from foil.trainer.systems.system import Progress, SystemSettings, quiet

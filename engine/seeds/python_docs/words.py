@@ -52,13 +52,8 @@ def _singular(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
-def shared_phrase(text: str, shared: frozenset[str]) -> str:
-    """The text without the content words that are not among the shared; "" where the rest would be no phrase.
-
-    A beginning may go up to a preposition, an end from a preposition on, with a participle before it, and attributes
-    between an article and a noun, unless "the" would then stand before a bare noun. What begins a clause stays.
-    ("Return the last day of the month", {"day", "month"}) -> "day of the month"
-    """
+def _without_unshared(text: str, shared: frozenset[str]) -> tuple[list[str], list[str], list[int]]:
+    """The words that stay, those dropped at the end, and where "the" may stand before a bare noun."""
     words: list[str] = []
     dropped: list[str] = []
     bare: list[int] = []
@@ -74,9 +69,20 @@ def shared_phrase(text: str, shared: frozenset[str]) -> str:
             words.append(token)
             dropped = []
         elif meant:
-            return ""
+            return [], [], []
         else:
             dropped.append(token)
+    return words, dropped, bare
+
+
+def shared_phrase(text: str, shared: frozenset[str]) -> str:
+    """The text without the content words that are not among the shared; "" where the rest would be no phrase.
+
+    A beginning may go up to a preposition, an end from a preposition on, with a participle before it, and attributes
+    between an article and a noun, unless "the" would then stand before a bare noun. What begins a clause stays.
+    ("Return the last day of the month", {"day", "month"}) -> "day of the month"
+    """
+    words, dropped, bare = _without_unshared(text, shared)
     if dropped and words and content_words(dropped[0]) and content_words(words[-1]) and not words[-1].endswith(","):
         return ""
     end: list[str] = []

@@ -2,12 +2,12 @@
 
 import pytest
 
-from foil.engine.models import hosted
+from foil.engine.models.sending import endpoint_client
 
 
 @pytest.fixture(params=["openai", "aiohttp"])
 def each_way(request, monkeypatch):
     """Where the settings leave it open, all requests of this process go out this way."""
     few = {"openai": 10**9, "aiohttp": 0}[request.param]
-    monkeypatch.setattr(hosted, "FEW_IN_FLIGHT", few)
+    monkeypatch.setattr(endpoint_client, "FEW_IN_FLIGHT", few)
     return request.param

@@ -20,7 +20,8 @@ from foil.engine.errors import (
 )
 from foil.engine.models import retry
 from foil.engine.models.endpoints import HostedSettings
-from foil.engine.models.hosted import Hosted, retry_after
+from foil.engine.models.hosted import Hosted
+from foil.engine.models.reading import retry_after
 from foil.engine.models.sending.bodies import body_of
 from foil.engine.requests import Message, Request
 from tests.support.models.fault_server import Behaviour, FaultServer

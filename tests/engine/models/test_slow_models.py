@@ -8,8 +8,9 @@ import pytest
 from foil.engine.errors import ModelOutageError, TransientModelError
 from foil.engine.models import retry
 from foil.engine.models.endpoints import HostedSettings
-from foil.engine.models.hosted import EndpointClient, Hosted
+from foil.engine.models.hosted import Hosted
 from foil.engine.models.sending.bounded_http import RawAnswer
+from foil.engine.models.sending.endpoint_client import EndpointClient
 from foil.engine.requests import Message, Request
 from tests.support.models.scripted_server import answered
 from tests.support.virtual_time import run_virtually

@@ -8,7 +8,8 @@ import pytest
 
 from foil.engine.errors import ModelError
 from foil.engine.models.endpoints import HostedSettings
-from foil.engine.models.hosted import EndpointClient, Hosted
+from foil.engine.models.hosted import Hosted
+from foil.engine.models.sending.endpoint_client import EndpointClient
 from foil.engine.requests import Message, Request
 from tests.support.models.raw_server import answering, http
 from tests.support.models.scripted_server import answered, scripted

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foil.engine.errors import FoilError
 from foil.engine.flow.limits import RuntimeSettings
-from foil.engine.runtime.supervisor import Cause, WorkerDiedError
+from foil.engine.runtime.workers import Cause, WorkerDiedError
 from tests.support.drills.fake_workers import FakeWorker, FakeWorld, run_inline
 from tests.support.small_parts import seed
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from foil import prompts
 from foil.engine.answer_forms import WRITE_AGAIN
 from foil.engine.errors import FaultyReply, Rejected
-from foil.engine.flow.ask import ReplyService, SeedAsk
+from foil.engine.flow.ask import SeedAsk
 from foil.engine.flow.budget import Budget
 from foil.engine.flow.journal import Journal
 from foil.engine.flow.limits import BudgetSettings
+from foil.engine.flow.reply_service import ReplyService
 from foil.engine.model_traits import ModelTraits
 from foil.engine.protocols import Model, Prompt
 from foil.engine.requests import Message, Reply

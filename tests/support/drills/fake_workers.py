@@ -24,7 +24,8 @@ from foil.engine.flow.worker_report import WorkerReport
 from foil.engine.protocols import Partition
 from foil.engine.requests import Reply
 from foil.engine.runtime.partition_queue import PartitionQueue
-from foil.engine.runtime.supervisor import Cause, Supervisor, WorkerDiedError
+from foil.engine.runtime.supervisor import Supervisor
+from foil.engine.runtime.workers import Cause, WorkerDiedError
 from foil.engine.storage.local_store import LocalStore
 from tests.support.small_parts import seed
 from tests.support.virtual_time import VirtualLoop
@@ -121,7 +122,7 @@ class _Running:
 
 
 class FakeWorker:
-    """An engine.runtime.supervisor.Worker that lives until `die`."""
+    """An engine.runtime.workers.Worker that lives until `die`."""
 
     def __init__(self, world: FakeWorld, apart: bool) -> None:
         self.world, self.apart, self.death = world, apart, asyncio.get_running_loop().create_future()

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from foil.engine.errors import RefusedRequestError
-from foil.engine.flow.ask import ReplyService, SeedAsk
+from foil.engine.flow.ask import SeedAsk
 from foil.engine.flow.budget import Budget
 from foil.engine.flow.journal import Journal
 from foil.engine.flow.limits import BudgetSettings
+from foil.engine.flow.reply_service import ReplyService
 from foil.engine.ids import fraction_of
 from foil.engine.protocols import JudgeCheck, Model, Prompt
 from foil.engine.requests import Reply, Request

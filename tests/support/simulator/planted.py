@@ -31,7 +31,8 @@ RECORDS = "engine/flow/journal_records.py"
 LEASE = "engine/storage/lease.py"
 LOCAL = "engine/storage/local_store.py"
 OBJECTS = "engine/storage/object_store.py"
-ASK = "engine/flow/ask.py"
+CLIENT = "engine/storage/bucket_client.py"
+REPLIES = "engine/flow/reply_service.py"
 FLOW = "engine/flow/partition_flow.py"
 PROGRESS = "engine/flow/progress.py"
 BUDGET = "engine/flow/budget.py"
@@ -113,7 +114,7 @@ PLANTED = (
         "            if not self._folder_synced:\n", "            if False:\n",
     ),
     Planted(
-        "journal", "a reply is put after its use", ASK,
+        "journal", "a reply is put after its use", REPLIES,
         "        await self._journal.put(reply)\n        if await lost",
         "        asyncio.get_running_loop().call_later(30, lambda: asyncio.ensure_future(self._journal.put(reply)))\n"
         "        if await lost",
@@ -280,7 +281,7 @@ PLANTED = (
         "                return None if standing == data else standing\n", "                return None\n", bucket=True,
     ),
     Planted(
-        "bucket", "an object whose answer was lost is absent", OBJECTS,
+        "bucket", "an object whose answer was lost is absent", CLIENT,
         "        return bytes(obstore.get(client, key).bytes())\n    except FileNotFoundError:\n",
         "        return bytes(obstore.get(client, key).bytes())\n    except Exception:\n", bucket=True,
     ),

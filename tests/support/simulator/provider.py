@@ -16,8 +16,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from foil.engine.models.hosted import EndpointClient
 from foil.engine.models.sending.bounded_http import Connections, RawAnswer
+from foil.engine.models.sending.endpoint_client import EndpointClient
 from foil.engine.requests import Request
 from tests.support.models.character import Character, request_of
 from tests.support.simulator.disk import KilledError
