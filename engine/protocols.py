@@ -110,8 +110,8 @@ class Model(Protocol):
     def unasked_replies(self) -> list[Reply]:
         return []
 
-    def heard(self, *, readable: bool) -> None:
-        """Notes whether a reply that should be JSON could be read. Most models ask for it in one way."""
+    def heard(self, *, readable: bool) -> None:  # noqa: ARG002 - most models ask for JSON in one way
+        return
 
     async def close(self) -> None:
         return

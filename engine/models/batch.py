@@ -41,9 +41,10 @@ from foil.engine.errors import (
 )
 from foil.engine.ids import canonical_json
 from foil.engine.keys import scrub
-from foil.engine.models.batch_results import OVERSIZE, custom_id, keep_results, mapping
+from foil.engine.models.batch_results import OVERSIZE, custom_id, keep_results
 from foil.engine.models.endpoints import HostedSettings
 from foil.engine.models.hosted import traits_of
+from foil.engine.models.reading import mapping
 from foil.engine.models.sending.endpoint_client import EndpointClient
 from foil.engine.protocols import Model
 from foil.engine.requests import Reply, Request

@@ -7,7 +7,7 @@ alone; no key is kept. Price: one line in memory; each line is parsed and writte
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from foil.engine.keys import scrub
@@ -47,11 +47,6 @@ def custom_id(line: bytes) -> str:
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
     return request_id if isinstance(request_id, str) else ""
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """The value if it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
 
 
 async def _first(parts: AsyncIterator[bytes], most_bytes: int) -> AsyncIterator[bytes]:

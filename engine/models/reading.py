@@ -111,7 +111,7 @@ def thoughts_in(content: bytes) -> tuple[str, int]:
     """The field of an answer's first choice that holds thoughts outside its text, "" for none, and the tokens of all
     thoughts where they are counted."""
     body = json.loads(content)
-    return _thoughts(body["choices"][0]["message"])[0], _thought_tokens(_mapping(body.get("usage")))
+    return _thoughts(body["choices"][0]["message"])[0], _thought_tokens(mapping(body.get("usage")))
 
 
 def read_usage(raw: Any, request: Request, written: int) -> Usage:
@@ -120,12 +120,12 @@ def read_usage(raw: Any, request: Request, written: int) -> Usage:
     Tokens are integers of at least 0, below 2^31; those from a cache are among the prompt's, which are no handful for a
     long prompt. A reply of `written` characters took some, and no more than were allowed.
     """
-    usage = _mapping(raw)
+    usage = mapping(raw)
     prompt, completion = (
         _number(usage, "prompt_tokens", "input_tokens"),
         _number(usage, "completion_tokens", "output_tokens"),
     )
-    cached = _number(_mapping(usage.get("prompt_tokens_details")), "cached_tokens") or 0
+    cached = _number(mapping(usage.get("prompt_tokens_details")), "cached_tokens") or 0
     guess = Usage(_tokens(sum(len(message.content) for message in request.messages)), _tokens(written), guessed=True)
     if not (is_count(prompt) and is_count(completion) and is_count(cached) and cached <= prompt):
         return guess
@@ -157,7 +157,7 @@ def _with_thoughts(usage: Mapping[str, Any], prompt: int, completion: int, reque
 
 def _thought_tokens(usage: Mapping[str, Any]) -> int:
     """The tokens of thoughts, where they are counted; 0 else."""
-    places = (*(_mapping(usage.get(name)) for name in ("completion_tokens_details", "output_tokens_details")), usage)
+    places = (*(mapping(usage.get(name)) for name in ("completion_tokens_details", "output_tokens_details")), usage)
     tokens = next((count for place in places if (count := _number(place, "reasoning_tokens")) is not None), 0)
     return int(tokens) if is_count(tokens) else 0
 
@@ -315,7 +315,8 @@ def _name(value: Any, default: str) -> str:
     return value[:_NAME_CHARACTERS].encode("utf-8", "replace").decode() if value and isinstance(value, str) else default
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The value if it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -332,7 +333,7 @@ def _tokens(characters: int) -> int:
 
 def _token_read(raw: Mapping[str, Any]) -> dict[str, Any]:
     """A token with its candidates, from which its own number follows where it has none."""
-    candidates = [_token(each) for each in raw.get("top_logprobs") or () if _is_number(_mapping(each).get("logprob"))]
+    candidates = [_token(each) for each in raw.get("top_logprobs") or () if _is_number(mapping(each).get("logprob"))]
     if not _is_number(raw["logprob"]):
         raw = next(each for each in candidates if each["token"] == raw["token"])
     return _token(raw) | {"top_logprobs": candidates}

@@ -131,10 +131,8 @@ class _Cuts:
 
 @dataclass(slots=True)
 class _Growth:
-    """When a rate grows: once it was quiet for so long, by a step that gets larger, or at once while it is `ramping`.
-
-    `good` is the last rate that held. `known`: whether a bound was ever found.
-    """
+    """When a rate grows: once it was quiet for so long, by a step that gets larger, or at once while it is `ramping`;
+    the last rate that held, and whether a bound was ever found."""
 
     QUIET_S, LONGEST_S, SAME_BOUND = 5.0, 240.0, 0.15
     FIRST_STEP, LARGEST_STEP, FASTER, RAMP = 0.01, 0.2, 1.4, 1.5
@@ -143,7 +141,7 @@ class _Growth:
     step: float = FIRST_STEP
     good: float = 0.0
     ramping: bool = False
-    known: bool = False
+    is_found: bool = False
 
     def cut(self, rate: float, cuts: _Cuts, *, used_up: bool) -> None:
         """Notes a cut to this rate, before `cuts` has it."""
@@ -151,8 +149,8 @@ class _Growth:
             self.quiet_s = min(2 * self.quiet_s, self.LONGEST_S)
         elif cuts.count != 1:
             self.quiet_s = self.QUIET_S
-        self.ramping = used_up and not self.known
-        self.known = self.known or not used_up
+        self.ramping = used_up and not self.is_found
+        self.is_found = self.is_found or not used_up
 
     def grown(self, rate: float, now: float) -> float:
         """The rate, or a higher one where it is time."""
@@ -160,9 +158,8 @@ class _Growth:
             return rate * self.RAMP
         if now - self.since <= self.quiet_s:
             return rate
-        larger = rate * (1 + self.step)
-        self.step = min(self.LARGEST_STEP, self.FASTER * self.step)
-        return larger
+        step, self.step = self.step, min(self.LARGEST_STEP, self.FASTER * self.step)
+        return rate * (1 + step)
 
 
 class LearntRate:
@@ -211,16 +208,12 @@ class LearntRate:
         if refused:
             self._epoch.refused += 1
             self._row.refused(number)
-            self._refused(now, pause_s, alone=alone)
         else:
             self._rest.seconds = 0.0
-            self._end_epoch(now)
-
-    def _refused(self, now: float, pause_s: float | None, *, alone: bool) -> None:
-        if alone:
+        if refused and alone:
             self._rest.begin(now, pause_s)
             self._learn_window(now)
-        elif self._row.is_silence(self._sends, self._strays.usual, bound=self.rate is not None):
+        elif refused and self._row.is_silence(self._sends, self._strays.usual, bound=self.rate is not None):
             self._rest.begin(now, pause_s)
             self._cut(now, used_up=True)
         else:
@@ -275,7 +268,7 @@ class LearntRate:
         """The quota is of a window that is not over: what a minute took is the rate, and it is not tried soon."""
         growth = self._growth
         growth.quiet_s = max(growth.quiet_s, _KeptSends.MINUTE_S)
-        growth.ramping, growth.known, growth.good = False, True, 0.0
+        growth.ramping, growth.is_found, growth.good = False, True, 0.0
         self._settle(min(self.rate or inf, self._kept.per_s(now)), now)
 
     def _settle(self, rate: float | None, now: float) -> None:
