@@ -232,8 +232,8 @@ class TrainSettings(Settings):
 
     @model_validator(mode="after")
     def _weights_are_all_or_none(self) -> TrainSettings:
-        given = [source.weight is not None for source in self.data]
-        if any(given) and not all(given):
+        weighted = [source.weight is not None for source in self.data]
+        if any(weighted) and not all(weighted):
             raise ValueError("give every entry of `data` a `weight`, or none of them")
         return self
 

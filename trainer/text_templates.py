@@ -84,7 +84,7 @@ def behind_prompts(template: TextTemplate, prompts: Mapping[str, str | None]) ->
     'query: Q I'
     """
     query, passage = (
-        next((found.replace("{", "{{").replace("}", "}}") for key in keys if (found := prompts.get(key))), "")
+        next((prompt.replace("{", "{{").replace("}", "}}") for key in keys if (prompt := prompts.get(key))), "")
         for keys in (("query",), ("document", "passage"))
     )
     pair, text = query + template.pair, passage + template.passage

@@ -95,8 +95,8 @@ class BenchmarkSet:
 
     def score(self, model: Path) -> ModelScores:
         system = embedder(str(model), self._system, model.parent / VECTORS, self._on_progress)
-        found = tuple(score(self._with_measure(), [system], (), self._system.depth))
-        return ModelScores(found, system.facts())
+        collections = tuple(score(self._with_measure(), [system], (), self._system.depth))
+        return ModelScores(collections, system.facts())
 
     def _with_measure(self) -> Iterator[Benchmark]:
         for benchmark in benchmarks_of(self._source):
@@ -131,13 +131,13 @@ class TopicSet:
     def score(self, model: Path) -> ModelScores:
         encode, template = self._settings.encode, trained_template(model) or template_named(OWN)
         system = EncoderSystem(str(model), load_encoder(model, template, encode))
-        found = score_topics(system, self._groups, self._measures)
+        scores = score_topics(system, self._groups, self._measures)
         facts: dict[str, str | float] = {
             "system": str(model), "weights": folder_digest(model), "template": template.name,
             "max_tokens": encode.max_tokens, "precision": encode.precision,
         }  # fmt: skip
-        kept = replace(found, name=self.name, digest=self.digests[self.name], groups={})
-        return ModelScores((kept,), {**facts, "digest": sha256_hex(canonical_json(facts))})
+        scores = replace(scores, name=self.name, digest=self.digests[self.name], groups={})
+        return ModelScores((scores,), {**facts, "digest": sha256_hex(canonical_json(facts))})
 
 
 def scores_of(data: EvaluationData, out: Path, files: Mapping[str, str]) -> ModelScores:
@@ -148,8 +148,8 @@ def scores_of(data: EvaluationData, out: Path, files: Mapping[str, str]) -> Mode
         put_json(path, asdict(data.score(out / "model")))
         rmtree(out / VECTORS, ignore_errors=True)
     try:
-        kept = read_json(path)
-        return ModelScores(tuple(CollectionScores(**part) for part in kept["collections"]), kept["facts"])
+        stored = read_json(path)
+        return ModelScores(tuple(CollectionScores(**part) for part in stored["collections"]), stored["facts"])
     except (LookupError, TypeError) as error:
         raise CorruptDataError(
             f"{path} holds no scores ({error!r}); remove it and run the same command again"

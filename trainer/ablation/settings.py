@@ -121,10 +121,10 @@ def _check(settings: AblationSettings) -> None:
             )
         for key in _keys(levels):
             _check_key(factor, key)
-    for (one, ones), (other, others) in combinations(settings.factors.items(), 2):
-        shared = [key for key in _keys(ones) for other_key in _keys(others) if _overlap(key, other_key)]
+    for (first, first_levels), (second, second_levels) in combinations(settings.factors.items(), 2):
+        shared = [key for key in _keys(first_levels) for each in _keys(second_levels) if _overlap(key, each)]
         if shared:
-            raise UsageError(f"the factors {one!r} and {other!r} both set {shared[0]}; make one factor of them")
+            raise UsageError(f"the factors {first!r} and {second!r} both set {shared[0]}; make one factor of them")
 
 
 def _keys(levels: Mapping[str, Overrides]) -> Iterator[str]:
@@ -138,22 +138,22 @@ def _check_key(factor: str, key: str) -> None:
         raise UsageError(f"the factor {factor!r} sets {key!r}, which is the same in all cells; leave it out")
 
 
-def _overlap(key: str, other: str) -> bool:
+def _overlap(first: str, second: str) -> bool:
     """Whether two dotted keys are the same, or one lies below the other.
 
-    >>> [_overlap("a.b", other) for other in ("a.b", "a", "a.b.c", "a.bc")]
+    >>> [_overlap("a.b", key) for key in ("a.b", "a", "a.b.c", "a.bc")]
     [True, True, True, False]
     """
-    return f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.")
+    return f"{first}.".startswith(f"{second}.") or f"{second}.".startswith(f"{first}.")
 
 
 def check_equal_steps(steps: Sequence[tuple[str, int | None]]) -> None:
     """Raises UsageError unless all cells, by name, train for the same number of steps; None stands for epochs."""
-    (first, wanted), *_ = steps
-    for name, found in steps:
-        if found is None or found != wanted:
-            said = "epochs, whose steps depend on the data" if found is None else f"{found:,} steps"
+    (first, first_steps), *_ = steps
+    for name, count in steps:
+        if count is None or count != first_steps:
+            length = "epochs, whose steps depend on the data" if count is None else f"{count:,} steps"
             raise UsageError(
-                f"the cell {name} trains for {said}, and {first} for {wanted or 'epochs'}; set `steps`, so that all "
-                "cells train for the same number"
+                f"the cell {name} trains for {length}, and {first} for {first_steps or 'epochs'}; set `steps`, so that "
+                "all cells train for the same number"
             )

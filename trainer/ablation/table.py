@@ -45,11 +45,11 @@ def compare_cells(values: Mapping[str, Sequence[Values]]) -> list[CellResult]:
 
     Raises UsageError where runs were not measured on the same queries.
     """
-    baseline, *others = values
+    baseline, *varied = values
     queries = sorted(values[baseline][0])
     points = {cell: 100 * _rows(of_seeds, queries) for cell, of_seeds in values.items()}
-    estimates = {cell: crossed_estimate(points[cell] - points[baseline]) for cell in others}
-    corrected = holm({cell: found.p for cell, found in estimates.items() if found.p is not None})
+    estimates = {cell: crossed_estimate(points[cell] - points[baseline]) for cell in varied}
+    corrected = holm({cell: estimate.p for cell, estimate in estimates.items() if estimate.p is not None})
     return [_result(cell, rows, estimates.get(cell), corrected.get(cell)) for cell, rows in points.items()]
 
 
@@ -60,10 +60,10 @@ def _rows(of_seeds: Sequence[Values], queries: Sequence[str]) -> Floats:
     return np.array([[values[query] for query in queries] for values in of_seeds])
 
 
-def _result(cell: str, points: Floats, found: Estimate | None, p_holm: float | None) -> CellResult:
+def _result(cell: str, points: Floats, estimate: Estimate | None, p_holm: float | None) -> CellResult:
     means = tuple(points.mean(1).tolist())
     spread = stdev(means) if len(means) > 1 else None
-    mean, low, high, p = (found.mean, found.low, found.high, found.p) if found else (0.0, 0.0, 0.0, None)
+    mean, low, high, p = (estimate.mean, estimate.low, estimate.high, estimate.p) if estimate else (0.0, 0.0, 0.0, None)
     return CellResult(cell, points.shape[1], means, fmean(means), spread, mean, low, high, p, p_holm)
 
 

@@ -90,8 +90,8 @@ def checked(benchmark: Benchmark) -> Benchmark:
     relevant = {document for query in ids for document, grade in benchmark.qrels.get(query, {}).items() if grade > 0}
     missing = relevant - benchmark.documents.keys()
     if missing == relevant:
-        found = next(iter(benchmark.qrels), "nothing")
-        raise UsageError(f"{name}: no document is relevant to any query (the qrels judge e.g. {found!r}); check that "
+        example = next(iter(benchmark.qrels), "nothing")
+        raise UsageError(f"{name}: no document is relevant to any query (the qrels judge e.g. {example!r}); check that "
                          "queries, qrels and documents belong together")  # fmt: skip
     if benchmark.candidates is None:
         benchmark.ledger.note("missing_documents", repr(min(missing, default="")), len(missing))

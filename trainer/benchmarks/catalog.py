@@ -143,18 +143,18 @@ def parts_of(source: BenchmarkSource) -> tuple[str, ...]:
     """The names of the collections of a benchmark, "" where it is one; UsageError where none lies there."""
     parts = (source.part,) if source.part else kind_named(source.kind).parts(source.path)
     if not parts:
-        told = f"`foil benchmarks show {source.kind}` says what to bring"
-        raise UsageError(f"no collection of {source.kind} lies in {source.path}; {told}")
+        hint = f"`foil benchmarks show {source.kind}` says what to bring"
+        raise UsageError(f"no collection of {source.kind} lies in {source.path}; {hint}")
     return parts
 
 
 def read_benchmark(source: BenchmarkSource, part: str) -> Benchmark:
     """One collection, read and checked. Raises UsageError with file and line."""
-    named, ledger = source.model_copy(update={"name": name_of(source)}), Ledger()
+    named_source, ledger = source.model_copy(update={"name": name_of(source)}), Ledger()
     with told_as_usage():
-        found = kind_named(source.kind).read(named, part, ledger)
-    name = f"{found.name}/{part}" if part else found.name
-    benchmark = checked(replace(found, name=name, measures=source.measures or found.measures, ledger=ledger))
+        collection = kind_named(source.kind).read(named_source, part, ledger)
+    name = f"{collection.name}/{part}" if part else collection.name
+    benchmark = checked(replace(collection, name=name, measures=source.measures or collection.measures, ledger=ledger))
     for line in ledger_lines(ledger.plain()):
         LOG.warning("%s: %s", name, line)
     return benchmark
@@ -166,9 +166,9 @@ def told_as_usage() -> Iterator[None]:
     try:
         yield
     except SeedFormatError as error:
-        shown = error.found if len(error.found) <= 120 else error.found[:117] + "..."
+        excerpt = error.found if len(error.found) <= 120 else error.found[:117] + "..."
         place = f"{error.path}:{error.line}"
-        raise UsageError(f"{place}: expected {error.expected}, found {shown!r}; bring the file again") from None
+        raise UsageError(f"{place}: expected {error.expected}, found {excerpt!r}; bring the file again") from None
 
 
 def benchmarks_of(source: BenchmarkSource) -> Iterator[Benchmark]:

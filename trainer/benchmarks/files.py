@@ -66,9 +66,9 @@ def documents_of(table_rows: Iterable[SourceRow], text: str, ledger: Ledger) -> 
     return unique("document", documents, ledger)
 
 
-def unique(what: str, records: Iterable[tuple[str, T, str, int]], ledger: Ledger) -> dict[str, T]:
+def unique(kind: str, records: Iterable[tuple[str, T, str, int]], ledger: Ledger) -> dict[str, T]:
     """Records (id, content, file, line) by id: equal ones are one, and counted; SeedFormatError for two that differ."""
-    ids = UniqueRecords[T](what, ledger)
+    ids = UniqueRecords[T](kind, ledger)
     return {name: content for name, content, path, line in records if ids.take(name, content, path, line)}
 
 
@@ -81,13 +81,13 @@ def read_candidates(folder: Path, name: str = "top_ranked") -> dict[str, tuple[s
     """The lists, where they are: rows of qid and pid (FollowIR), or of query-id and corpus-ids (mteb)."""
     if find_table(folder, name) is None:
         return None
-    found: dict[str, list[str]] = {}
+    lists: dict[str, list[str]] = {}
     for row in rows(folder, name):
         if "qid" in row.value:
-            found.setdefault(row.name("qid"), []).append(row.name("pid"))
+            lists.setdefault(row.name("qid"), []).append(row.name("pid"))
         else:
-            found.setdefault(row.name("query-id"), []).extend(map(str, row.items("corpus-ids")))
-    return {query: tuple(dict.fromkeys(documents)) for query, documents in found.items()}
+            lists.setdefault(row.name("query-id"), []).extend(map(str, row.items("corpus-ids")))
+    return {query: tuple(dict.fromkeys(documents)) for query, documents in lists.items()}
 
 
 def collections_in(folder: Path, name: str = "corpus") -> tuple[str, ...]:

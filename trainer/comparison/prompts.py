@@ -92,8 +92,8 @@ def dev_queries(benchmark: Benchmark, count: int) -> frozenset[str]:
             f"{benchmark.name} has {len(cores)} judged queries, so {count} to choose a prompt on leave none to report; "
             "lower --prompt-queries"
         )
-    drawn = frozenset(cores[:count])
-    return drawn | {query.id for query in judged if (query.core or query.id) in drawn}
+    chosen = frozenset(cores[:count])
+    return chosen | {query.id for query in judged if (query.core or query.id) in chosen}
 
 
 def prompt_result(

@@ -48,7 +48,7 @@ def results(
 ) -> Iterator[Result]:
     """All results on a benchmark: of the whole, then of its parts and groups where it has several."""
     for group, parts in _slices(scores):
-        found = []
+        rows = []
         for measure in dict.fromkeys(measure for part in parts for measure in part[base]):
             by_system = {
                 system: weighted([part[system].get(measure, {}) for part in parts], average) for system in parts[0]
@@ -56,17 +56,17 @@ def results(
             for system, values in by_system.items():
                 if values:
                     name = (benchmark, group, measure, system)
-                    found.append(_result(name, values, by_system[base], resamples, tested=system != base))
-        tested = {str(place): each.p_t_test for place, each in enumerate(found) if each.p_t_test is not None}
+                    rows.append(_result(name, values, by_system[base], resamples, tested=system != base))
+        tested = {str(place): each.p_t_test for place, each in enumerate(rows) if each.p_t_test is not None}
         corrected = holm(tested)
-        yield from (replace(each, p_holm=corrected.get(str(place))) for place, each in enumerate(found))
+        yield from (replace(each, p_holm=corrected.get(str(place))) for place, each in enumerate(rows))
 
 
 def means(scores: Sequence[CollectionScores], system: str, average: Average) -> dict[str, float]:
     """The mean of each measure that has values, in points."""
-    found = [part.values[system] for part in scores]
-    measures = dict.fromkeys(measure for part in found for measure in part)
-    values = {measure: weighted([part.get(measure, {}) for part in found], average) for measure in measures}
+    parts = [part.values[system] for part in scores]
+    measures = dict.fromkeys(measure for part in parts for measure in part)
+    values = {measure: weighted([part.get(measure, {}) for part in parts], average) for measure in measures}
     return {measure: 100 * float(np.mean(list(of.values()))) for measure, of in values.items() if of}
 
 
@@ -117,13 +117,13 @@ def _only(part: CollectionScores, attribute: str, name: str) -> dict[str, dict[s
 
 def keep(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Adds rows to a JSONL file; one that measured the same thing in the same way replaces the earlier one."""
-    kept = {_key(row): row for row in [*_read(path), *rows]}
-    put_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept.values()))
+    by_key = {_key(row): row for row in [*_read(path), *rows]}
+    put_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in by_key.values()))
 
 
 def _key(row: Mapping[str, Any]) -> str:
-    named = ("benchmark", "group", "measure", "system", "collections", "k", "base", "facts")
-    return json.dumps([row.get(name) for name in named], sort_keys=True)
+    key_fields = ("benchmark", "group", "measure", "system", "collections", "k", "base", "facts")
+    return json.dumps([row.get(name) for name in key_fields], sort_keys=True)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -74,8 +74,8 @@ def groups_of(queries: Sequence[EvaluationQuery]) -> dict[str, dict[str, str]]:
     """
     groups: dict[str, dict[str, str]] = {}
     for attribute in GROUPED_BY:
-        told = [(query, getattr(query, attribute)) for query in queries if getattr(query, attribute)]
-        by_core = {query.core: group for query, group in told} if attribute != "mode" else {}
-        if told:
-            groups[attribute] = by_core | {query.id: group for query, group in told}
+        labelled = [(query, getattr(query, attribute)) for query in queries if getattr(query, attribute)]
+        by_core = {query.core: group for query, group in labelled} if attribute != "mode" else {}
+        if labelled:
+            groups[attribute] = by_core | {query.id: group for query, group in labelled}
     return groups

@@ -21,12 +21,12 @@ def score_topics(
 ) -> CollectionScores:
     """All values of a model; `pairs` and `candidates` as in `benchmark_of_topics`."""
     topics = benchmark_of_topics("topics", groups, system.template, measures, pairs, candidates=candidates)
-    [found] = score([topics], [system], (), len(topics.documents))
-    return found
+    [scores] = score([topics], [system], (), len(topics.documents))
+    return scores
 
 
-def gains(base: Mapping[str, Values], other: Mapping[str, Values], resamples: int) -> dict[str, Result]:
+def gains(base: Mapping[str, Values], model: Mapping[str, Values], resamples: int) -> dict[str, Result]:
     """What one model gained over another, by measure."""
-    part = CollectionScores("", "", "", {"base": base, "other": other}, {})
-    found = results("", [part], "base", "queries", resamples)
-    return {result.measure: result for result in found if result.system == "other"}
+    part = CollectionScores("", "", "", {"base": base, "other": model}, {})
+    rows = results("", [part], "base", "queries", resamples)
+    return {result.measure: result for result in rows if result.system == "other"}

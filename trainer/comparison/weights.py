@@ -36,16 +36,16 @@ class EncoderSystem(_InMemory):
         """All documents, or all candidates, by cosine."""
         del k  # a rank is asked of every document
         texts = self.template.format_passages(list(benchmark.documents.values()))
-        asked = {query.id: (query.instruction, query.query) for query in benchmark.queries}
-        rows = {pair: row for row, pair in enumerate(dict.fromkeys(asked.values()), len(texts))}
+        pairs = {query.id: (query.instruction, query.query) for query in benchmark.queries}
+        rows = {pair: row for row, pair in enumerate(dict.fromkeys(pairs.values()), len(texts))}
         vectors = finite(unit_vectors(self._encoder, texts, list(rows))).astype(np.float64)  # so that equal ones tie
         passages, documents, lists = vectors[: len(texts)].T, list(benchmark.documents), benchmark.candidates
 
         def scores_of(query: str) -> Scores:
-            scores = dict(zip(documents, (vectors[rows[asked[query]]] @ passages).tolist(), strict=True))
+            scores = dict(zip(documents, (vectors[rows[pairs[query]]] @ passages).tolist(), strict=True))
             return scores if lists is None else {document: scores[document] for document in lists[query]}
 
-        return _LazyRun(tuple(asked), scores_of)
+        return _LazyRun(tuple(pairs), scores_of)
 
 
 class ScorerSystem(_InMemory):
@@ -68,10 +68,10 @@ class ScorerSystem(_InMemory):
         }
 
     def _scores(self, benchmark: Benchmark, documents: tuple[str, ...], queries: list[EvaluationQuery]) -> Floats:
-        asked = self._scorer.texts.format_pairs([(query.instruction, query.query) for query in queries])
+        query_texts = self._scorer.texts.format_pairs([(query.instruction, query.query) for query in queries])
         texts = self.template.format_passages([benchmark.documents[document] for document in documents])
-        scores = self._scorer.score([(query, passage) for query in asked for passage in texts])
-        return finite(np.asarray(scores.numpy().reshape(len(asked), len(texts))))
+        scores = self._scorer.score([(query, passage) for query in query_texts for passage in texts])
+        return finite(np.asarray(scores.numpy().reshape(len(query_texts), len(texts))))
 
 
 class _LazyRun(Mapping[str, Scores]):

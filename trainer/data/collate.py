@@ -196,9 +196,9 @@ def _only_equal(mask: Bools, rows: Ints, columns: Ints) -> Bools:
     row = np.repeat(np.arange(len(rows)), count)
     place = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
     cells = row, order[np.repeat(first, count) + place]
-    found = np.zeros_like(mask)
-    found[cells] = mask[cells]
-    return found
+    equal = np.zeros_like(mask)
+    equal[cells] = mask[cells]
+    return equal
 
 
 def _literal_block(name: Block, anchors: Ints, keys: BatchKeys) -> BlockNegatives:

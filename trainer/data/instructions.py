@@ -36,10 +36,10 @@ class InstructedQuery:
 
 def instructions_named(name: str) -> Instructions:
     """The name, if it is one; UsageError with the known ones otherwise."""
-    for known in get_args(Instructions):
-        if name == known:
-            found: Instructions = known
-            return found
+    for choice in get_args(Instructions):
+        if name == choice:
+            instructions: Instructions = choice
+            return instructions
     raise UsageError(f"there are no instructions {name!r}; choose one of {', '.join(get_args(Instructions))}")
 
 
@@ -81,13 +81,13 @@ def _swapped(queries: Sequence[InstructedQuery]) -> list[str]:
         if each.instruction:
             of_core.setdefault(each.core, []).append(each.instruction)
     cores = sorted(of_core, key=lambda core: fraction_of("swap", core))
-    given_to = {core: cycle(of_core[other]) for core, other in zip(cores, cores[1:] + cores[:1], strict=True)}
-    found = [next(given_to[each.core]) if each.instruction else "" for each in queries]
-    if found == [each.instruction for each in queries]:
+    given_to = {core: cycle(of_core[next_core]) for core, next_core in zip(cores, cores[1:] + cores[:1], strict=True)}
+    swapped = [next(given_to[each.core]) if each.instruction else "" for each in queries]
+    if swapped == [each.instruction for each in queries]:
         raise UsageError(
             "a swap changes nothing here: no query has an instruction, all have the same, or there is one query"
         )
-    return found
+    return swapped
 
 
 def with_instructions(benchmark: Benchmark, how: Instructions) -> Benchmark:

@@ -41,8 +41,8 @@ class Sampler:
     ) -> None:
         sources = sources or [np.arange(len(partition_of))]
         self._edges = topics_per_batch * np.cumsum([0, *shares])
-        for topics, wanted in zip(sources, np.ceil(np.diff(self._edges) - 1e-9), strict=True):
-            _check_size(len(topics), int(wanted))
+        for topics, needed in zip(sources, np.ceil(np.diff(self._edges) - 1e-9), strict=True):
+            _check_size(len(topics), int(needed))
         self.steps_per_epoch = sum(map(len, sources)) // topics_per_batch
         self._size = topics_per_batch
         self._sources = [
@@ -114,10 +114,10 @@ def mixture(weights: Sequence[float | None], topics: Sequence[int], temperature:
     return [part / (sum(parts) or 1.0) for part in parts]
 
 
-def _check_size(topics: int, wanted: int) -> None:
-    if topics < max(wanted, 1):
+def _check_size(topics: int, needed: int) -> None:
+    if topics < max(needed, 1):
         raise UsageError(
-            f"a batch takes {wanted} topics and there are {topics}; "
+            f"a batch takes {needed} topics and there are {topics}; "
             "lower `topics_per_batch` (or `plain_topics`, or the source's `weight`), or make more topics"
         )
 

@@ -33,7 +33,7 @@ def benchmark_of_topics(
     passages of its topic and of the next ones, for systems that are too slow for all.
     """
     ids = [[_id_of(template.format_passage(*passage)) for passage in group.passages] for group in groups]
-    found = {
+    passages = {
         name: passage
         for names, group in zip(ids, groups, strict=True)
         for name, passage in zip(names, group.passages, strict=True)
@@ -47,7 +47,7 @@ def benchmark_of_topics(
         qrels |= {query.id: _grades(names, row) for query, row in zip(own, group.relevance.tolist(), strict=True)}
         near = (ids[(number + step) % len(ids)] for step in range(min(OTHER_TOPICS + 1, len(ids))))
         lists |= dict.fromkeys((query.id for query in own), _in_order(near))
-    documents = {name: found[name] for name in _in_order(ids)}
+    documents = {name: passages[name] for name in _in_order(ids)}
     return Benchmark(name, "", documents, tuple(queries), qrels, lists if candidates else None, tuple(measures))
 
 
@@ -62,8 +62,8 @@ def _in_order(names: Iterable[Sequence[str]]) -> tuple[str, ...]:
 
 
 def _queries(group: TopicGroup, pairs: Sequence[QueryPair]) -> list[EvaluationQuery]:
-    asked = dict.fromkeys(query for _, query in group.intents)
-    cores = {query: f"{group.topic_id}#{place}" if place else group.topic_id for place, query in enumerate(asked)}
+    queries = dict.fromkeys(query for _, query in group.intents)
+    cores = {query: f"{group.topic_id}#{place}" if place else group.topic_id for place, query in enumerate(queries)}
     return [
         EvaluationQuery(
             f"{group.topic_id}/{row}", query, pair[0], cores[query],

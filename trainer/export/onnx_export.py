@@ -162,19 +162,19 @@ def _compare(model: Encoder | PairScorer, file: Path, expected: Floats) -> Expor
     )  # fmt: skip
 
 
-def _check_float32(found: ExportedFile) -> ExportedFile:
-    if not found.max_difference <= MOST_DIFFERENCE:
+def _check_float32(exported: ExportedFile) -> ExportedFile:
+    if not exported.max_difference <= MOST_DIFFERENCE:
         raise UsageError(
-            f"in onnxruntime a number of the vectors is off by {found.max_difference:.2g}, of at most "
+            f"in onnxruntime a number of the vectors is off by {exported.max_difference:.2g}, of at most "
             f"{MOST_DIFFERENCE:g}, so nothing was exported; take another version of torch or onnxruntime"
         )
-    return found
+    return exported
 
 
-def _check_int8(found: ExportedFile, least_cosine: float) -> ExportedFile:
-    if not found.mean_cosine >= least_cosine:
+def _check_int8(exported: ExportedFile, least_cosine: float) -> ExportedFile:
+    if not exported.mean_cosine >= least_cosine:
         raise UsageError(
-            f"the int8 vectors have a mean cosine of {found.mean_cosine:.4f} to the model's, below {least_cosine:g}, "
-            "so nothing was exported; serve float32 (--no-int8), or allow less (--least-cosine)"
+            f"the int8 vectors have a mean cosine of {exported.mean_cosine:.4f} to the model's, below "
+            f"{least_cosine:g}, so nothing was exported; serve float32 (--no-int8), or allow less (--least-cosine)"
         )
-    return found
+    return exported

@@ -28,8 +28,8 @@ def put_results(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     where the card does not read.
     """
     card, new = _read(folder / CARD), [eval_result(row) for row in rows if _is_shown(row)]
-    known = card.data.eval_results or []
-    card.data.eval_results = [old for old in known if not any(map(old.is_equal_except_value, new))] + new
+    earlier = card.data.eval_results or []
+    card.data.eval_results = [old for old in earlier if not any(map(old.is_equal_except_value, new))] + new
     card.data.model_name = card.data.model_name or shown_name(str(folder))
     for key, value in front_matter(read_facts(folder)).items():
         card.data[key] = card.data.get(key) or value
@@ -69,8 +69,8 @@ def _is_shown(row: Mapping[str, Any]) -> bool:
 
 def _collections(row: Mapping[str, Any]) -> dict[str, str]:
     """Part -> digest of the collections that a row is of."""
-    part, found = row["group"].removeprefix("part: "), row["collections"]
-    digests = {name.removeprefix(row["benchmark"]).lstrip("/"): about["digest"] for name, about in found.items()}
+    part, collections = row["group"].removeprefix("part: "), row["collections"]
+    digests = {name.removeprefix(row["benchmark"]).lstrip("/"): about["digest"] for name, about in collections.items()}
     return {part: digests[part]} if part else digests
 
 

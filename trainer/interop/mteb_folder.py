@@ -76,5 +76,5 @@ def _split(benchmark: Benchmark) -> dict[str, Any]:
             {"id": query.id, "text": query.query, "instruction": query.instruction} for query in benchmark.queries
         ]),
         "relevant_docs": {query: dict(grades) for query, grades in benchmark.qrels.items()},
-        "top_ranked": lists and {query: list(found) for query, found in lists.items()},
+        "top_ranked": lists and {query: list(names) for query, names in lists.items()},
     }  # fmt: skip

@@ -54,13 +54,13 @@ class MtebEncoder:
         form = self._encoder.template.format_passage
         return self._encoder.encode([form(*parts) for batch in batches for parts in _passages(batch)], [])
 
-    def similarity(self, left: Floats | Tensor, right: Floats | Tensor) -> Floats | Tensor:
-        """[left, right]."""
-        return left @ right.T
+    def similarity(self, first: Floats | Tensor, second: Floats | Tensor) -> Floats | Tensor:
+        """[first, second]."""
+        return first @ second.T
 
-    def similarity_pairwise(self, left: Floats | Tensor, right: Floats | Tensor) -> Floats | Tensor:
+    def similarity_pairwise(self, first: Floats | Tensor, second: Floats | Tensor) -> Floats | Tensor:
         """[texts]."""
-        return (left * right).sum(-1)
+        return (first * second).sum(-1)
 
 
 def _pairs(batch: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, str]]:

@@ -73,9 +73,9 @@ def add_gradients(
         micro_batches = encoder.micro_batches(batch.passages, batch.pairs)
     seeds = np.random.default_rng(seed).integers(2**63, size=len(micro_batches)).tolist()
     with ThreadPoolExecutor(1, "ahead") as thread:
-        other = thread.submit(meanwhile)
+        ahead = thread.submit(meanwhile)
         loss = backward(encoder, micro_batches, loss_of, cached=settings.gradient_cache, seeds=seeds)
-    other.result()
+    ahead.result()
     return BatchLoss(loss, contrast.equal_scores_loss())
 
 

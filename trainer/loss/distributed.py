@@ -44,10 +44,10 @@ def sum_gradients(parameters: Iterable[Tensor]) -> None:
         return
     targets = [parameter for parameter in parameters if parameter.requires_grad]
     grads = [torch.zeros_like(t) if t.grad is None else t.grad for t in targets]
-    held = grads[0].new_tensor([t.grad is not None for t in targets])
-    flat = torch.cat([grad.reshape(-1) for grad in (*grads, held)])
+    flags = grads[0].new_tensor([t.grad is not None for t in targets])
+    flat = torch.cat([grad.reshape(-1) for grad in (*grads, flags)])
     dist.all_reduce(flat)
-    *sums, holders = torch.split(flat, [t.numel() for t in (*targets, held)])
+    *sums, holders = torch.split(flat, [t.numel() for t in (*targets, flags)])
     for target, total, holder in zip(targets, sums, holders.tolist(), strict=True):
         target.grad = total.view_as(target) if holder else None
 

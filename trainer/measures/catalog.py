@@ -89,11 +89,11 @@ def measure_all(
 ) -> dict[str, dict[str, float]]:
     """The values of several measures, by name; what the ranking measures share is worked out once."""
     ranked = None
-    found = {}
+    values = {}
     for measure in measures:
         if isinstance(measure, RankingMeasure):
             ranked = rank_relevant(queries, qrels, run) if ranked is None else ranked
-            found[measure.name] = measure.of(ranked)
+            values[measure.name] = measure.of(ranked)
         else:
-            found[measure.name] = measure.values(queries, qrels, run)
-    return found
+            values[measure.name] = measure.values(queries, qrels, run)
+    return values

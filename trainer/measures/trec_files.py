@@ -84,11 +84,11 @@ def _read(
     rows: dict[str, dict[str, V]] = {}
     for number, line in enumerate(_lines_of(path), start=1):
         fields = _FIELDS.findall(line)
-        found = parse(fields) if fields else None
-        if fields and found is None:
+        row = parse(fields) if fields else None
+        if fields and row is None:
             raise UsageError(f"{path}:{number}: expected {expected}, found {line.strip()[:120]!r}; mend the line")
-        if found:
-            query, document, value = found
+        if row:
+            query, document, value = row
             if document in rows.setdefault(query, {}):
                 raise UsageError(
                     f"{path}:{number}: {document!r} stands twice for query {query!r}; keep one line of them"

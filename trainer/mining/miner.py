@@ -172,13 +172,13 @@ def score_ceiling(lowest_positive: float, settings: MineSettings) -> float:
     return min(relative, lowest_positive - settings.min_gap)
 
 
-def overlap(words: frozenset[str], others: frozenset[str]) -> float:
+def overlap(first: frozenset[str], second: frozenset[str]) -> float:
     """The share of the smaller set that the larger one has.
 
     >>> overlap(frozenset("abc"), frozenset("bcdef"))
     0.6666666666666666
     """
-    return len(words & others) / max(1, min(len(words), len(others)))
+    return len(first & second) / max(1, min(len(first), len(second)))
 
 
 def _make_task(topic: Topic, candidates: SplitCandidates, roles: Sequence[str], row: int) -> _MiningTask:

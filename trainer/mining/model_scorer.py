@@ -32,8 +32,8 @@ def model_source(settings: MineSettings, on_progress: Callable[[int, int], None]
     path = settings.model or minilm_folder()
     if not path.is_dir():
         raise UsageError(f"model {path} is no directory; give that of a saved SentenceTransformer, such as OUT/model")
-    named = template_named(settings.template or "query_instruction")
-    template = named if settings.template else trained_template(path) or named
+    chosen = template_named(settings.template or "query_instruction")
+    template = chosen if settings.template else trained_template(path) or chosen
     digest = folder_digest(path)
 
     def open_scorer(candidates: SplitCandidates) -> Scorer:

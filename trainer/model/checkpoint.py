@@ -152,11 +152,11 @@ def _check_shapes(stored: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]
         raise CorruptDataError(f"its {WEIGHTS} is of another model")
 
 
-def require_finite(model: nn.Module, where: str) -> None:
+def require_finite(model: nn.Module, place: str) -> None:
     """Raises TrainingDivergedError if a parameter holds NaN or infinity. Price: one pass over the weights."""
     if bad := non_finite(model):
         raise TrainingDivergedError(
-            f"training diverged: {where}, {len(bad)} tensors hold NaN or infinity, the first is {bad[0]}; {DIVERGED}"
+            f"training diverged: {place}, {len(bad)} tensors hold NaN or infinity, the first is {bad[0]}; {DIVERGED}"
         )
 
 

@@ -114,10 +114,10 @@ def _find_damage(folder: Path, stated: Any) -> str:
         return "its checksums do not read"
     for name, digest in stated.items():
         try:
-            found = digest_of(folder / name)
+            actual = digest_of(folder / name)
         except (OSError, ValueError) as error:
             return f"{name} does not read ({error})"
-        if found != digest:
+        if actual != digest:
             return f"{name} has changed since it was written"
     return ""
 

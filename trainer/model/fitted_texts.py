@@ -33,13 +33,13 @@ class FittedTexts:
     def format_pairs(self, pairs: Sequence[QueryPair]) -> list[str]:
         """The pairs as the template joins them, a query cut where the two are too long."""
         texts = self.template.format_pairs(pairs)
-        asked = [row for row, (instruction, _) in enumerate(pairs) if instruction and self.template.first_part == 1]
-        rows = [row for row in asked if not _surely_fits(texts[row], self.pair_tokens)]
+        cuttable = range(len(pairs)) if self.template.first_part == 1 else ()
+        rows = [row for row in cuttable if pairs[row][0] and not _surely_fits(texts[row], self.pair_tokens)]
         if rows:
             instructions, queries = zip(*(pairs[row] for row in rows), strict=True)
-            wanted = self.tokenizer(list(instructions), add_special_tokens=False)["input_ids"]
+            token_ids = self.tokenizer(list(instructions), add_special_tokens=False)["input_ids"]
             least = self.pair_tokens // LEAST_QUERY
-            rooms = [max(least, self.pair_tokens - self._around - len(ids)) for ids in wanted]
+            rooms = [max(least, self.pair_tokens - self._around - len(ids)) for ids in token_ids]
             for row, query in zip(rows, _cut(self.tokenizer, queries, rooms), strict=True):
                 texts[row] = self.template.format_pair(pairs[row][0], query)
         return texts
@@ -72,8 +72,8 @@ def _cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], rooms: Sequen
         list(texts), add_special_tokens=False, truncation=True, max_length=max(rooms) + 1, return_offsets_mapping=True
     )["offset_mapping"]
     return [
-        text if len(found) <= room else text[: found[room - 1][1]]
-        for text, found, room in zip(texts, spans, rooms, strict=True)
+        text if len(offsets) <= room else text[: offsets[room - 1][1]]
+        for text, offsets, room in zip(texts, spans, rooms, strict=True)
     ]
 
 

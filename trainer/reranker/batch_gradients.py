@@ -54,7 +54,7 @@ def _chunks(rows: Sequence[TokenRows], budget: int) -> Iterator[list[int]]:
     longest = [max(len(row["input_ids"]) for row in own) for own in rows]
     chunk: list[int] = []
     for place in sorted(range(len(rows)), key=lambda place: (-longest[place], place)):
-        count = sum(len(rows[other]) for other in (*chunk, place))
+        count = sum(len(rows[member]) for member in (*chunk, place))
         if chunk and count * longest[chunk[0]] > budget:
             yield chunk
             chunk = []

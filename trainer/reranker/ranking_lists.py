@@ -39,18 +39,18 @@ def make_lists(groups: Sequence[TopicGroup], forms: TextForms, other_passages: i
     generator = np.random.default_rng(seed)
     texts = [{text_key(text): text for text in texts_of(group, forms)} for group in groups]
     queries = [{text_key(query) for _, query in group.intents} for group in groups]
-    found = []
+    lists = []
     for number, group in enumerate(groups):
-        others: dict[int, str] = {}
-        for other, passages in enumerate(texts):
-            if queries[other].isdisjoint(queries[number]):
-                others |= passages
-        pool = [text for key, text in others.items() if key not in texts[number]]
+        foreign: dict[int, str] = {}
+        for topic, passages in enumerate(texts):
+            if queries[topic].isdisjoint(queries[number]):
+                foreign |= passages
+        pool = [text for key, text in foreign.items() if key not in texts[number]]
         for row in range(len(group.intents)):
             count = min(other_passages, len(pool))
-            drawn = [pool[place] for place in generator.choice(len(pool), count, replace=False)] if count else []
-            found.append(_list_of(group, row, forms, drawn))
-    return [each for each in found if 0 < each.relevant.sum() < len(each.relevant)]
+            negatives = [pool[place] for place in generator.choice(len(pool), count, replace=False)] if count else []
+            lists.append(_list_of(group, row, forms, negatives))
+    return [each for each in lists if 0 < each.relevant.sum() < len(each.relevant)]
 
 
 def texts_of(group: TopicGroup, forms: TextForms) -> list[str]:
@@ -58,13 +58,13 @@ def texts_of(group: TopicGroup, forms: TextForms) -> list[str]:
     return forms.format_passages(group.passages)
 
 
-def _list_of(group: TopicGroup, row: int, forms: TextForms, drawn: Sequence[str]) -> RankingList:
+def _list_of(group: TopicGroup, row: int, forms: TextForms, negatives: Sequence[str]) -> RankingList:
     instruction, query = group.intents[row]
     relevance: Mapping[str, bool] = {
         text: bool(value > 0)
         for text, value in zip(texts_of(group, forms), group.relevance[row], strict=True)
         if value != 0
     }
-    passages = (*relevance, *drawn)
+    passages = (*relevance, *negatives)
     relevant = np.array([relevance.get(text, False) for text in passages], dtype=bool)
     return RankingList(not instruction, forms.format_pairs([(instruction, query)])[0], passages, relevant)

@@ -39,12 +39,12 @@ def average_models(models: Sequence[Path], out: Path, share: float, command: str
     base = load_starting_encoder(settings, adapters=False)
     put_weights(encoder, blend_weights(weights(base), weights(encoder), share))
     require_finite(encoder, f"in the mean of {len(models)} models")
-    told = {**_facts(facts, share, command), "template": asdict(encoder.template)}
+    new_facts = {**_facts(facts, share, command), "template": asdict(encoder.template)}
 
     def write(draft: Path) -> None:
         save_encoder(encoder, draft)
-        write_json(draft / FACTS, sealed({**told, "files": digests_of(draft)}))
-        (draft / "README.md").write_text(average_card(told), encoding="utf-8")
+        write_json(draft / FACTS, sealed({**new_facts, "files": digests_of(draft)}))
+        (draft / "README.md").write_text(average_card(new_facts), encoding="utf-8")
 
     publish(out / "model", write)
     return PublishedModel(out / "model", check_model(out / "model"))
@@ -75,13 +75,13 @@ def _averaged(models: Sequence[Path], template: TextTemplate, settings: TrainSet
     """The first model with the mean of all as its weights."""
     encoder = load_encoder(models[0], template, settings.encode)
     for count, model in enumerate(models[1:], start=2):
-        other = weights(load_encoder(model, template, settings.encode))
+        tensors = weights(load_encoder(model, template, settings.encode))
         for name, value in weights(encoder).items():
-            if name not in other or other[name].shape != value.shape:
+            if name not in tensors or tensors[name].shape != value.shape:
                 raise UsageError(
                     f"{model} has not the tensors of {models[0]} ({name}); average models that began alike"
                 )
-            value.lerp_(other[name], 1 / count)
+            value.lerp_(tensors[name], 1 / count)
     return encoder
 
 

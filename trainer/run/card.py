@@ -183,12 +183,12 @@ def _licence(facts: Mapping[str, Any]) -> str:
 
 def front_matter(facts: Mapping[str, Any]) -> dict[str, Any]:
     """What the hub reads of a card. It has no `datasets`, which names data sets of the hub: topics are not there."""
-    known = {"base_model": base_model(facts), "license": licence(facts)}
+    links = {"base_model": base_model(facts), "license": licence(facts)}
     return {
         "library_name": "sentence-transformers",
         "pipeline_tag": "text-ranking" if ranks_pairs(facts) else "sentence-similarity",
         "tags": ["sentence-transformers", "instruction-following-retrieval", "foil"],
-        **{key: value for key, value in known.items() if value},
+        **{key: value for key, value in links.items() if value},
     }
 
 
@@ -218,10 +218,10 @@ def _sources(sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line a source: its snapshot, and what was taken of it."""
     yield from ("| run | snapshot | digest | condition | weight | topics |", "|---|---|---|---|---|---|")
     for source in sources:
-        where = f"`{source['where']}`" if source["where"] else "all accepted"
+        condition = f"`{source['where']}`" if source["where"] else "all accepted"
         weight = "by topics" if source["weight"] is None else f"{source['weight']:g}"
         run = Path(source["run"]).name
-        yield f"| {run} | {source['snapshot']} | `{source['digest']}` | {where} | {weight} | {source['topics']:,} |"
+        yield f"| {run} | {source['snapshot']} | `{source['digest']}` | {condition} | {weight} | {source['topics']:,} |"
 
 
 def _table(first: str, rows: Sequence[Mapping[str, Any]]) -> str:

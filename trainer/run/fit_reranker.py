@@ -38,8 +38,8 @@ class RerankerLearner:
         """The lists of a step follow from the schedule's seed and the step, dropout from `seed`."""
         assert self.settings.reranker
         list_seed = int(np.random.SeedSequence((self.settings.schedule.seed, step, 2)).generate_state(1)[0])
-        others = self.settings.reranker.other_passages
-        lists = make_lists(self.batches.groups(step), self.model.texts, others, list_seed)
+        other_passages = self.settings.reranker.other_passages
+        lists = make_lists(self.batches.groups(step), self.model.texts, other_passages, list_seed)
         return add_list_gradients(self.model, lists, self.settings.reranker, self.settings.retention.plain_weight, seed)
 
 

@@ -52,15 +52,15 @@ class Logs:
 
     def __init__(self, folder: Path, step: int) -> None:
         path = folder / "train.csv"
-        kept = [row for row in read_rows(path) if row.step <= step]
-        put_text(path, _table([field.name for field in fields(LogRow)], map(astuple, kept)))
+        rows = [row for row in read_rows(path) if row.step <= step]
+        put_text(path, _table([field.name for field in fields(LogRow)], map(astuple, rows)))
         for events_file in folder.glob("events.out.*"):
             events_file.unlink()
         self._folder = folder
         self._file = path.open("a", encoding="utf-8", newline="")
         self._events = EventsWriter(str(folder / "events"))  # the SummaryWriter's thread dies when the clock steps back
         self._measured: set[int] = set()
-        for row in kept:
+        for row in rows:
             self._add_scalars("train", asdict(row))
 
     def add_step(self, row: LogRow) -> None:
@@ -105,7 +105,7 @@ def read_rows(path: Path) -> list[LogRow]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[1:]
         whole = csv.reader(line for line in lines if line.endswith("\n"))
-        return [LogRow(int(step), int(epoch), *map(float, others)) for step, epoch, *others in whole]
+        return [LogRow(int(step), int(epoch), *map(float, values)) for step, epoch, *values in whole]
     except (ValueError, TypeError, csv.Error) as error:
         raise CorruptDataError(f"{path} does not read ({error}); remove it and run again") from error
 

@@ -36,12 +36,12 @@ class Outside:
     @cached_property
     def _benchmarks(self) -> list[list[Benchmark]]:
         """Of each source its collections. Raises UsageError where two have one name, or one has changed since."""
-        found = [list(benchmarks_of(source)) for source in self.sources]
-        names = [benchmark.name for parts in found for benchmark in parts]
+        collections = [list(benchmarks_of(source)) for source in self.sources]
+        names = [benchmark.name for parts in collections for benchmark in parts]
         if double := {name for name in names if names.count(name) > 1}:
             raise UsageError(f"two of `validation.benchmarks` are called {min(double)}; give each a `name` of its own")
-        self._compare({benchmark.name: benchmark.digest for parts in found for benchmark in parts})
-        return found
+        self._compare({benchmark.name: benchmark.digest for parts in collections for benchmark in parts})
+        return collections
 
     def _compare(self, digests: Mapping[str, str]) -> None:
         path = self._folder / "benchmarks.json"
@@ -60,7 +60,7 @@ class Outside:
 
     def means_of(self, encoder: Encoder) -> dict[str, float]:
         """The mean of each measure on each benchmark, in points; `outside` is that of the first measures."""
-        found: dict[str, float] = {}
+        means: dict[str, float] = {}
         firsts = []
         for source, parts in zip(self.sources, self._benchmarks, strict=True):
             own = _means(source, parts, encoder)
@@ -70,8 +70,8 @@ class Outside:
                     "`measures`, or leave it out"
                 )
             firsts.append(next(iter(own.values())))
-            found |= {f"{name_of(source)} {measure}": mean for measure, mean in own.items()}
-        return {**found, "outside": float(np.mean(firsts))} if firsts else {}
+            means |= {f"{name_of(source)} {measure}": mean for measure, mean in own.items()}
+        return {**means, "outside": float(np.mean(firsts))} if firsts else {}
 
 
 def _means(source: BenchmarkSource, parts: Sequence[Benchmark], encoder: Encoder) -> dict[str, float]:

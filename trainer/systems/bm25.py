@@ -31,10 +31,10 @@ class Bm25:
         index = Bm25Index(texts, self._settings.k1, self._settings.b, spelling)
         words = words_of([f"{query.query} {query.instruction}" for query in benchmark.queries], spelling)
         places = positions_of_candidates(benchmark, documents)
-        for done, (query, own) in enumerate(zip(benchmark.queries, words, strict=True), start=1):
-            found = index.scores(own)
-            scores = np.zeros(len(documents), dtype=np.float32) if found is None else found
+        for number, (query, own) in enumerate(zip(benchmark.queries, words, strict=True), start=1):
+            matching = index.scores(own)
+            scores = np.zeros(len(documents), dtype=np.float32) if matching is None else matching
             best = places[query.id] if places else best_positions(scores, k)
             run[query.id] = {documents[place]: float(scores[place]) for place in best}
-            self._on_progress(f"{self.name}: queries", done, len(words))
+            self._on_progress(f"{self.name}: queries", number, len(words))
         return run

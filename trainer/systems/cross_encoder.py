@@ -56,13 +56,13 @@ class Reranker:
 
     def rank(self, benchmark: Benchmark, k: int) -> Run:
         """The documents of the first stage, or all candidates, by the model's scores."""
-        found = documents_to_rerank(benchmark, self._first, min(k, self._settings.rerank_depth))
+        candidates = documents_to_rerank(benchmark, self._first, min(k, self._settings.rerank_depth))
         run = {}
-        for done, query in enumerate(benchmark.queries, start=1):
-            documents, text = found[query.id], self._texts.format_pairs([(query.instruction, query.query)])[0]
+        for number, query in enumerate(benchmark.queries, start=1):
+            documents, text = candidates[query.id], self._texts.format_pairs([(query.instruction, query.query)])[0]
             passages = self._texts.format_passages([benchmark.documents[document] for document in documents])
             run[query.id] = dict(zip(documents, self._scores(text, passages), strict=True))
-            self._on_progress(f"{self.name}: queries", done, len(benchmark.queries))
+            self._on_progress(f"{self.name}: queries", number, len(benchmark.queries))
         return run
 
     def _scores(self, text: str, passages: list[str]) -> list[float]:

@@ -56,9 +56,9 @@ class DenseSystem:
             allowed = [np.array(places[query.id], dtype=np.int64) for query in queries] if places else None
             vectors = self.pair_vectors([(query.instruction, query.query) for query in queries])
             scores, positions = search(vectors, self._blocks(texts), k, allowed)
-            for query, row, found in zip(queries, scores.tolist(), positions.tolist(), strict=True):
-                kept = zip(found, row, strict=True)
-                run[query.id] = {documents[place]: score for place, score in kept if score > -np.inf}
+            for query, row, columns in zip(queries, scores.tolist(), positions.tolist(), strict=True):
+                ranked = zip(columns, row, strict=True)
+                run[query.id] = {documents[place]: score for place, score in ranked if score > -np.inf}
         return run
 
     def pair_vectors(self, pairs: Sequence[QueryPair]) -> Floats:

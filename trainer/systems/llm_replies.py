@@ -47,8 +47,8 @@ def hosted_settings(kind: str, name: str, settings: SystemSettings) -> HostedSet
             max_concurrency=settings.concurrency,
         )  # fmt: skip
     except ValidationError as error:
-        said = "; ".join(str(each["msg"]) for each in error.errors())
-        raise UsageError(f"{kind}{model}@URL is refused: {said}; write {kind}MODEL@https://HOST/v1") from None
+        reasons = "; ".join(str(each["msg"]) for each in error.errors())
+        raise UsageError(f"{kind}{model}@URL is refused: {reasons}; write {kind}MODEL@https://HOST/v1") from None
 
 
 class LlmReplies:
@@ -65,28 +65,28 @@ class LlmReplies:
     async def _run(self, work: Callable[[Ask], Awaitable[T]]) -> T:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         model = Hosted(self._settings)
-        with closing(sqlite3.connect(self._path, timeout=60)) as kept:
-            kept.execute("CREATE TABLE IF NOT EXISTS replies (id TEXT PRIMARY KEY, reply TEXT NOT NULL)")
+        with closing(sqlite3.connect(self._path, timeout=60)) as database:
+            database.execute("CREATE TABLE IF NOT EXISTS replies (id TEXT PRIMARY KEY, reply TEXT NOT NULL)")
 
             async def pay(request: Request) -> Reply:
-                row = kept.execute("SELECT reply FROM replies WHERE id = ?", (request.id,)).fetchone()
+                row = database.execute("SELECT reply FROM replies WHERE id = ?", (request.id,)).fetchone()
                 if row:
                     return stored_reply(json.loads(row[0]))
                 self.sent += 1
                 reply = await complete(model, request)
-                with kept:
-                    kept.execute(
+                with database:
+                    database.execute(
                         "INSERT OR REPLACE INTO replies VALUES (?, ?)", (request.id, json.dumps(asdict(reply)))
                     )
                 return reply
 
-            asked: dict[str, asyncio.Task[Reply]] = {}
+            tasks: dict[str, asyncio.Task[Reply]] = {}
 
             async def ask(request: Request) -> Reply:
                 """Equal requests in flight are one: two documents may have one text."""
-                if request.id not in asked:
-                    asked[request.id] = asyncio.ensure_future(pay(request))
-                return await asyncio.shield(asked[request.id])
+                if request.id not in tasks:
+                    tasks[request.id] = asyncio.ensure_future(pay(request))
+                return await asyncio.shield(tasks[request.id])
 
             try:
                 return await work(ask)

@@ -62,9 +62,9 @@ class OwnPrompt(NamedTuple):
     text: str
     turns: tuple[tuple[Role, str], ...]
 
-    def filled(self, wanted: Wanted, **more: object) -> tuple[Message, ...]:
+    def filled(self, need: Wanted, **more: object) -> tuple[Message, ...]:
         """The turns with query, instruction and passages filled in."""
-        return tuple(Message(role, turn.format(**wanted._asdict(), **more)) for role, turn in self.turns)
+        return tuple(Message(role, turn.format(**need._asdict(), **more)) for role, turn in self.turns)
 
 
 def own_prompt(settings: LlmSettings, more: set[str]) -> OwnPrompt | None:
@@ -79,8 +79,8 @@ def own_prompt(settings: LlmSettings, more: set[str]) -> OwnPrompt | None:
         own = OwnPrompt(text, turns)
         filled = own.filled(Wanted("\0query", "\0instruction"), **{name: f"\0{name}" for name in more})
     except (ValueError, LookupError) as error:
-        known = ", ".join(sorted({"query", "instruction", *more}))
-        raise UsageError(f"{settings.prompt} is no prompt: {error!r}; it may name {known} between braces") from None
+        names = ", ".join(sorted({"query", "instruction", *more}))
+        raise UsageError(f"{settings.prompt} is no prompt: {error!r}; it may name {names} between braces") from None
     whole = "".join(turn.content for turn in filled)
     if missing := [name for name in ("query", *more - {"count"}) if f"\0{name}" not in whole]:
         raise UsageError(f"{settings.prompt} names no {{{missing[0]}}}; a turn begins after a line `=== user ===`")
@@ -92,7 +92,7 @@ class Method(Protocol):
 
     prompt: str
 
-    async def scores(self, ask: Ask, model: str, wanted: Wanted, passages: Sequence[str]) -> list[float]:
+    async def scores(self, ask: Ask, model: str, need: Wanted, passages: Sequence[str]) -> list[float]:
         """A score a passage, the highest for the best."""
 
 
@@ -103,13 +103,13 @@ class Pointwise:
         self._own = own_prompt(settings, {"passage"})
         self.prompt = self._own.text if self._own else POINTWISE
 
-    async def scores(self, ask: Ask, model: str, wanted: Wanted, passages: Sequence[str]) -> list[float]:
+    async def scores(self, ask: Ask, model: str, need: Wanted, passages: Sequence[str]) -> list[float]:
         """All passages of a query at once."""
         params = {"temperature": 0.0, "max_tokens": 1, "logprobs": True, "top_logprobs": TOP_LOGPROBS}
         if self._own:
-            turns = [self._own.filled(wanted, passage=passage) for passage in passages]
+            turns = [self._own.filled(need, passage=passage) for passage in passages]
         else:
-            turns = [_turn(POINTWISE.format(wanted=wanted.words(), passage=passage)) for passage in passages]
+            turns = [_turn(POINTWISE.format(wanted=need.words(), passage=passage)) for passage in passages]
         replies = await asyncio.gather(*(ask(Request(model, each, params)) for each in turns))
         return [log_odds(reply) for reply in replies]
 
@@ -121,22 +121,22 @@ class Listwise:
         self._settings, self._own = settings, own_prompt(settings, {"passages", "count"})
         self.prompt = self._own.text if self._own else LISTWISE
 
-    async def scores(self, ask: Ask, model: str, wanted: Wanted, passages: Sequence[str]) -> list[float]:
+    async def scores(self, ask: Ask, model: str, need: Wanted, passages: Sequence[str]) -> list[float]:
         """The last window first, since what it puts at its head may rise further."""
         order, params = list(range(len(passages))), {"temperature": 0.0, "max_tokens": self._settings.list_tokens}
         for start in window_starts(len(order), self._settings.window, self._settings.step):
             window = order[start : start + self._settings.window]
-            reply = await ask(Request(model, self._turns(wanted, [passages[place] for place in window]), params))
+            reply = await ask(Request(model, self._turns(need, [passages[place] for place in window]), params))
             order[start : start + len(window)] = [window[place] for place in read_order(reply.text, len(window))]
         ranks = {passage: rank for rank, passage in enumerate(order)}
         return [-float(ranks[passage]) for passage in range(len(passages))]
 
-    def _turns(self, wanted: Wanted, window: Sequence[str]) -> tuple[Message, ...]:
+    def _turns(self, need: Wanted, window: Sequence[str]) -> tuple[Message, ...]:
         if self._own:
             numbered = "\n".join(f"[{place}] {passage}" for place, passage in enumerate(window, 1))
-            return self._own.filled(wanted, count=len(window), passages=numbered)
+            return self._own.filled(need, count=len(window), passages=numbered)
         numbered = "\n".join(f"[{place}] <passage>{passage}</passage>" for place, passage in enumerate(window, 1))
-        return _turn(LISTWISE.format(wanted=wanted.words(), count=len(window), passages=numbered))
+        return _turn(LISTWISE.format(wanted=need.words(), count=len(window), passages=numbered))
 
 
 METHODS: Mapping[str, type[Pointwise] | type[Listwise]] = {"pointwise:": Pointwise, "listwise:": Listwise}
@@ -156,25 +156,25 @@ class LlmReranker:
 
     def facts(self) -> Mapping[str, str | float]:
         """The model, its prompt by digest, the first stage and the lengths."""
-        named: dict[str, str | float] = {
+        facts: dict[str, str | float] = {
             "system": self.name, "first": self._first.name, "rerank_depth": self._settings.rerank_depth,
             "prompt": sha256_hex(self._method.prompt + WANTED + INSTRUCTED)[:16],
             **self._settings.llm.model_dump(exclude={"prompt"}),
         }  # fmt: skip
-        return {**named, "digest": sha256_hex(canonical_json(named))}
+        return {**facts, "digest": sha256_hex(canonical_json(facts))}
 
     def rank(self, benchmark: Benchmark, k: int) -> Run:
         """The documents of the first stage, or all candidates, by the model's scores."""
-        found = documents_to_rerank(benchmark, self._first, min(k, self._settings.rerank_depth))
-        return self.replies.run(lambda ask: self._rank(ask, benchmark, found))
+        candidates = documents_to_rerank(benchmark, self._first, min(k, self._settings.rerank_depth))
+        return self.replies.run(lambda ask: self._rank(ask, benchmark, candidates))
 
-    async def _rank(self, ask: Ask, benchmark: Benchmark, found: Mapping[str, Sequence[str]]) -> Run:
+    async def _rank(self, ask: Ask, benchmark: Benchmark, candidates: Mapping[str, Sequence[str]]) -> Run:
         """Some queries at a time; the endpoint's own limit holds over all of them."""
         free, run = asyncio.Semaphore(self._settings.concurrency), dict[str, dict[str, float]]()
 
         async def order(query: EvaluationQuery) -> None:
             async with free:
-                documents = found[query.id]
+                documents = candidates[query.id]
                 passages = [self._passage(*benchmark.documents[document]) for document in documents]
                 scores = await self._method.scores(ask, self._model, _wanted(query), passages) if passages else []
             run[query.id] = dict(zip(documents, scores, strict=True))
@@ -246,5 +246,5 @@ def read_order(text: str, count: int) -> list[int]:
     >>> read_order("[3] > [1] > [3] > [9]", 4)
     [2, 0, 1, 3]
     """
-    named = [int(number) - 1 for number in re.findall(r"\[(\d{1,9})\]", text)]
-    return list(dict.fromkeys([*(place for place in named if 0 <= place < count), *range(count)]))
+    places = [int(number) - 1 for number in re.findall(r"\[(\d{1,9})\]", text)]
+    return list(dict.fromkeys([*(place for place in places if 0 <= place < count), *range(count)]))

@@ -64,7 +64,7 @@ class SystemSettings(Settings):
     resamples: int = Field(default=2000, ge=100, le=10**6, description="of the paired bootstrap")
 
 
-def quiet(what: str, done: int, total: int) -> None:
+def quiet(stage: str, count: int, total: int) -> None:
     """Tells no progress."""
 
 
@@ -84,8 +84,8 @@ def documents_to_rerank(benchmark: Benchmark, first: System, depth: int) -> dict
     """For each query its candidates, or the best `depth` documents of the first stage, best first."""
     if benchmark.candidates is not None:
         return {query.id: list(benchmark.candidates.get(query.id, ())) for query in benchmark.queries}
-    found = ranking_of(first, benchmark, depth)
-    return {query: sorted(scores, key=lambda document: -scores[document])[:depth] for query, scores in found.items()}
+    run = ranking_of(first, benchmark, depth)
+    return {query: sorted(scores, key=lambda document: -scores[document])[:depth] for query, scores in run.items()}
 
 
 def positions_of_candidates(benchmark: Benchmark, documents: Sequence[str]) -> dict[str, list[int]] | None:

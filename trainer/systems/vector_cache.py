@@ -32,9 +32,9 @@ class VectorCache:
     def vectors(self, texts: Sequence[Sequence[str]], encode: Callable[[], Floats]) -> Floats:
         """The vectors of these texts, [texts, D], from the disk or by `encode()`; mapped into memory."""
         path = self._folder / f"{sha256_hex(canonical_json(texts))[:32]}.npy" if self._folder else None
-        found = _read(path, len(texts)) if path else None
-        if found is not None:
-            return found
+        cached = _read(path, len(texts)) if path else None
+        if cached is not None:
+            return cached
         vectors = np.ascontiguousarray(encode(), dtype=np.float32)
         if not np.isfinite(vectors).all():
             raise TrainingDivergedError("the model has vectors that are not finite numbers; take another model")

@@ -70,12 +70,12 @@ async def drafts(benchmark: Benchmark, settings: AnnotationSettings, ask: Ask, m
     """An instruction a query, all asked at once within the endpoint's limit."""
 
     async def draft(query: EvaluationQuery) -> Draft:
-        relevant, others = _documents(benchmark, query, settings)
+        relevant, irrelevant = _documents(benchmark, query, settings)
         about = f"About the collection: {settings.about}\n" if settings.about else ""
-        prompt = PROMPT.format(about=about, query=query.query, relevant=_listed(relevant), others=_listed(others))
+        prompt = PROMPT.format(about=about, query=query.query, relevant=_listed(relevant), others=_listed(irrelevant))
         params = {"temperature": 0.7, "max_tokens": settings.max_tokens}
         reply = await ask(Request(model, (Message("user", prompt),), params))
-        return Draft(query.id, query.query, " ".join(reply.text.split()), tuple(relevant), tuple(others))
+        return Draft(query.id, query.query, " ".join(reply.text.split()), tuple(relevant), tuple(irrelevant))
 
     return list(await asyncio.gather(*map(draft, undone(benchmark, settings))))
 
@@ -90,9 +90,10 @@ def _documents(
         (name for name in benchmark.documents if grades.get(name, 0) <= 0),
         key=lambda name: (name not in grades, fraction_of("annotate", query.id, name)),
     )
-    found = (_texts(benchmark, names[: settings.documents], settings.llm.words) for names in (good, order))
-    relevant, others = found
-    return relevant, others
+    relevant, irrelevant = (
+        _texts(benchmark, names[: settings.documents], settings.llm.words) for names in (good, order)
+    )
+    return relevant, irrelevant
 
 
 def _texts(benchmark: Benchmark, names: Sequence[str], words: int) -> list[str]:
@@ -108,20 +109,20 @@ def with_instructions(benchmark: Benchmark, marked: Sequence[Mapping[str, Any]])
 
     Raises UsageError for a row that is not marked, is of no query of this benchmark, or keeps an empty instruction.
     """
-    kept = dict(_kept(benchmark, marked))
-    if not kept:
+    instructions = dict(_kept(benchmark, marked))
+    if not instructions:
         raise UsageError("the reader keeps no instruction, so nothing is left; set `keep` to yes where one is good")
     queries = tuple(
-        replace(query, instruction=kept[query.id]) if query.id in kept else query for query in benchmark.queries
+        replace(query, instruction=instructions.get(query.id, query.instruction)) for query in benchmark.queries
     )
-    return only_queries(replace(benchmark, queries=queries), kept.keys())
+    return only_queries(replace(benchmark, queries=queries), instructions.keys())
 
 
 def _kept(benchmark: Benchmark, marked: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    known = {query.id: query.query for query in benchmark.queries}
+    queries = {query.id: query.query for query in benchmark.queries}
     for number, row in enumerate(marked, start=1):
         name, keep, text = row.get("query_id"), row.get("keep"), str(row.get("instruction", "")).strip()
-        if known.get(str(name)) is None or known[str(name)] != row.get("query"):
+        if queries.get(str(name)) is None or queries[str(name)] != row.get("query"):
             raise UsageError(f"row {number}: {name!r} is no query of {benchmark.name} with that text; take the sheet "
                              "that was made of this benchmark")  # fmt: skip
         if keep not in {"yes", "no"}:

@@ -28,8 +28,8 @@ def sample_documents(benchmark: Benchmark, runs: Sequence[Run], count: int, dept
     `depth`: ranks of each run that are in the pool.
     """
     needed = {name for name in _needed(benchmark) if name in benchmark.documents}
-    others = sorted(benchmark.documents.keys() - needed, key=lambda name: fraction_of("document", str(seed), name))
-    in_order = dict.fromkeys(name for name in chain(_pool(benchmark, runs, depth), others) if name not in needed)
+    rest = sorted(benchmark.documents.keys() - needed, key=lambda name: fraction_of("document", str(seed), name))
+    in_order = dict.fromkeys(name for name in chain(_pool(benchmark, runs, depth), rest) if name not in needed)
     return only_documents(benchmark, needed | set(islice(in_order, max(0, count - len(needed)))))
 
 
@@ -50,7 +50,7 @@ def mean_scores(benchmark: Benchmark, runs: Mapping[str, Run]) -> dict[str, floa
     values = {
         name: measure_named(MEASURE).values(benchmark.queries, benchmark.qrels, run) for name, run in runs.items()
     }
-    return {name: float(np.mean(list(found.values()))) for name, found in values.items()}
+    return {name: float(np.mean(list(by_query.values()))) for name, by_query in values.items()}
 
 
 def kendall_tau(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:

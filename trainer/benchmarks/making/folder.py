@@ -41,8 +41,8 @@ def _tables(benchmark: Benchmark) -> dict[str, list[dict[str, Any]]]:
         "corpus": [{"_id": name, "title": title, "text": text} for name, (title, text) in benchmark.documents.items()],
         "queries": [_query_row(query) for query in benchmark.queries],
         INSTRUCTIONS: [{"query-id": q.id, "instruction": q.instruction} for q in benchmark.queries if q.instruction],
-        CANDIDATES: [{"query-id": q, "corpus-ids": [*found]} for q, found in (benchmark.candidates or {}).items()],
-        EXCLUDED: [{"query-id": q, "corpus-ids": sorted(found)} for q, found in benchmark.excluded.items()],
+        CANDIDATES: [{"query-id": q, "corpus-ids": [*names]} for q, names in (benchmark.candidates or {}).items()],
+        EXCLUDED: [{"query-id": q, "corpus-ids": sorted(names)} for q, names in benchmark.excluded.items()],
     }
 
 

@@ -55,11 +55,11 @@ def _prompt(row: SourceRow) -> VerifiablePrompt:
     ids, arguments = row.items("instruction_id_list"), row.items("kwargs")
     if not all(isinstance(name, str) for name in ids) or len(ids) != len(arguments) or not ids:
         raise row.format_error("as many kwargs as instruction ids", f"{len(ids)} ids, {len(arguments)} kwargs")
-    told = tuple(row.nested(each, "a mapping under 'kwargs'").value for each in arguments)
+    options = tuple(row.nested(each, "a mapping under 'kwargs'").value for each in arguments)
     prompt = row.text("prompt")
     has_own = "query" in row.value
     query, instruction = (row.text("query"), present(row, "instruction")) if has_own else (prompt, "")
-    return VerifiablePrompt(row.name("key"), prompt, query, instruction, tuple(ids), told)
+    return VerifiablePrompt(row.name("key"), prompt, query, instruction, tuple(ids), options)
 
 
 def read_responses(folder: Path) -> dict[str, list[str]]:
@@ -68,11 +68,11 @@ def read_responses(folder: Path) -> dict[str, list[str]]:
     if not files:
         raise UsageError(f"no file *response*.jsonl in {folder}; bring models' responses to IFEval's prompts, rows of "
                          "{prompt, response}, or draw them: foil benchmarks respond")  # fmt: skip
-    found: dict[str, dict[str, None]] = {}
+    by_prompt: dict[str, dict[str, None]] = {}
     for row in (row for path in files for row in good(read_rows(path, MOST_BYTES))):
         if response := present(row, "response"):
-            found.setdefault(row.text("prompt"), {})[response] = None
-    return {prompt: list(responses) for prompt, responses in found.items()}
+            by_prompt.setdefault(row.text("prompt"), {})[response] = None
+    return {prompt: list(responses) for prompt, responses in by_prompt.items()}
 
 
 def sub_task(
@@ -102,7 +102,7 @@ def _candidates(prompt: VerifiablePrompt, responses: Iterable[str], settings: Ma
     """The chosen responses, in an order by hash, with whether they follow all instructions."""
     in_order = sorted(responses, key=lambda text: fraction_of(KIND, str(settings.seed), prompt.key, text))
     followed = {text: follows_all(text, prompt.ids, prompt.arguments) for text in in_order}
-    wanted = [text for text in in_order if followed[text]][: settings.followers]
-    others = [text for text in in_order if not followed[text]][: max(0, settings.candidates - len(wanted))]
-    chosen = {*wanted, *others}
+    followers = [text for text in in_order if followed[text]][: settings.followers]
+    failures = [text for text in in_order if not followed[text]][: max(0, settings.candidates - len(followers))]
+    chosen = {*followers, *failures}
     return {text: followed[text] for text in in_order if text in chosen}

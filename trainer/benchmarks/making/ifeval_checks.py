@@ -49,8 +49,8 @@ def _bullets(text: str) -> int:
 
 
 def _highlights(text: str) -> int:
-    found = [*re.findall(r"\*[^\n*]*\*", text), *re.findall(r"\*\*[^\n*]*\*\*", text)]
-    return sum(bool(each.strip("*").strip()) for each in found)
+    spans = [*re.findall(r"\*[^\n*]*\*", text), *re.findall(r"\*\*[^\n*]*\*\*", text)]
+    return sum(bool(each.strip("*").strip()) for each in spans)
 
 
 def _inner_parts(text: str, divider: str) -> list[str] | None:
@@ -60,8 +60,8 @@ def _inner_parts(text: str, divider: str) -> list[str] | None:
     (['a', 'b'], None)
     """
     parts = [part.strip() for part in text.split(divider)]
-    kept = [part for place, part in enumerate(parts) if part or 0 < place < len(parts) - 1]
-    return kept if all(kept) else None
+    inner = [part for place, part in enumerate(parts) if part or 0 < place < len(parts) - 1]
+    return inner if all(inner) else None
 
 
 def _two_responses(text: str) -> bool:
@@ -147,8 +147,8 @@ def follows_all(response: str, ids: Sequence[str], arguments: Sequence[Mapping[s
 def _follows(response: str, name: str, arguments: Mapping[str, Any]) -> bool:
     if name not in CHECKS:
         raise UsageError(f"{name!r} is no instruction of IFEval that can be verified; known are {', '.join(CHECKS)}")
-    given = {key: value for key, value in arguments.items() if value is not None}
+    options = {key: value for key, value in arguments.items() if value is not None}
     try:
-        return CHECKS[name](response, **given)
+        return CHECKS[name](response, **options)
     except (TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"the arguments {dict(given)} of {name} do not fit it ({error}); mend the prompts") from None
+        raise UsageError(f"the arguments {dict(options)} of {name} do not fit it ({error}); mend the prompts") from None

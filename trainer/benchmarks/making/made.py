@@ -31,16 +31,17 @@ def read_made(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark:
     """The folder, or its subfolder of that name; UsageError where its files do not belong together."""
     folder = source.path / part
     facts = read_facts_of(folder)
-    told = _instructions(folder)
-    queries = tuple(_query(row, told) for row in rows(folder, "queries"))
+    instructions = _instructions(folder)
+    queries = tuple(_query(row, instructions) for row in rows(folder, "queries"))
     excluded = {query: frozenset(names) for query, names in (read_candidates(folder, EXCLUDED) or {}).items()}
-    found = Benchmark(source.name, source.revision or facts["digest"], read_documents(folder, ledger), queries,
-                      judgments(folder, ledger, "qrels/test"), read_candidates(folder), tuple(facts["measures"]),
-                      excluded=excluded)  # fmt: skip
-    if found.digest != facts["digest"]:
-        raise UsageError(f"{folder} is not what {FACTS} vouches for: its content has the digest {found.digest[:16]}, "
-                         f"not {facts['digest'][:16]}; make it again, or read it as beir:{folder}")  # fmt: skip
-    return found
+    benchmark = Benchmark(source.name, source.revision or facts["digest"], read_documents(folder, ledger), queries,
+                          judgments(folder, ledger, "qrels/test"), read_candidates(folder), tuple(facts["measures"]),
+                          excluded=excluded)  # fmt: skip
+    if benchmark.digest != facts["digest"]:
+        raise UsageError(f"{folder} is not what {FACTS} vouches for: its content has the digest "
+                         f"{benchmark.digest[:16]}, not {facts['digest'][:16]}; make it again, or read it as "
+                         f"beir:{folder}")  # fmt: skip
+    return benchmark
 
 
 def read_facts_of(folder: Path) -> Mapping[str, Any]:
@@ -61,10 +62,11 @@ def _instructions(folder: Path) -> dict[str, str]:
     return {row.name("query-id"): present(row, "instruction") for row in rows(folder, INSTRUCTIONS)}
 
 
-def _query(row: SourceRow, told: Mapping[str, str]) -> EvaluationQuery:
+def _query(row: SourceRow, instructions: Mapping[str, str]) -> EvaluationQuery:
     of = row.nested(row.value.get("metadata"), "{core, mode, dimension, domain} under 'metadata'")
     core, dimension, domain = (present(of, key) for key in ("core", "dimension", "domain"))
     mode: Any = of.value.get("mode")
     if mode not in get_args(Mode):
         raise row.format_error(f"a mode: {', '.join(get_args(Mode))}", str(mode))
-    return EvaluationQuery(row_id(row), row.text("text"), told.get(row_id(row), ""), core, mode, dimension, domain)
+    instruction = instructions.get(row_id(row), "")
+    return EvaluationQuery(row_id(row), row.text("text"), instruction, core, mode, dimension, domain)

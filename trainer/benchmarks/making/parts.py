@@ -11,7 +11,7 @@ def only_queries(benchmark: Benchmark, keep: Container[str]) -> Benchmark:
     queries = tuple(query for query in benchmark.queries if query.id in keep)
     names = {query.id for query in queries}
     qrels = {query: grades for query, grades in benchmark.qrels.items() if query in names}
-    lists = benchmark.candidates and {query: found for query, found in benchmark.candidates.items() if query in names}
+    lists = benchmark.candidates and {query: ids for query, ids in benchmark.candidates.items() if query in names}
     return replace(benchmark, queries=queries, qrels=qrels, candidates=lists)
 
 
@@ -19,6 +19,6 @@ def only_documents(benchmark: Benchmark, keep: Container[str]) -> Benchmark:
     """The benchmark with these documents, in their order; judgments of others stay, candidates do not."""
     documents = {name: parts for name, parts in benchmark.documents.items() if name in keep}
     lists = benchmark.candidates and {
-        query: tuple(name for name in found if name in documents) for query, found in benchmark.candidates.items()
+        query: tuple(name for name in ids if name in documents) for query, ids in benchmark.candidates.items()
     }
     return replace(benchmark, documents=documents, candidates=lists)

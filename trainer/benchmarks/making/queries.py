@@ -27,8 +27,8 @@ def sample_queries(benchmark: Benchmark, vectors: Vectors, count: int, seed: int
     cores = list(core_queries(benchmark))
     if count >= len(cores):
         return benchmark
-    kept = {cores[place] for place in nearest_to_centres(vectors, count, seed)}
-    return only_queries(benchmark, {query.id for query in benchmark.queries if query.core in kept})
+    chosen = {cores[place] for place in nearest_to_centres(vectors, count, seed)}
+    return only_queries(benchmark, {query.id for query in benchmark.queries if query.core in chosen})
 
 
 def nearest_to_centres(vectors: Vectors, clusters: int, seed: int) -> list[int]:
@@ -37,8 +37,8 @@ def nearest_to_centres(vectors: Vectors, clusters: int, seed: int) -> list[int]:
     >>> nearest_to_centres(np.array([[0.0], [0.2], [0.4], [9.0], [9.0]]), 2, seed=0)
     [1, 3]
     """
-    wanted = min(clusters, len(np.unique(vectors, axis=0)))
-    found = KMeans(wanted, n_init=10, random_state=seed).fit(np.asarray(vectors, dtype=np.float64))
-    distances = np.linalg.norm(vectors - found.cluster_centers_[found.labels_], axis=1).round(9)
-    places = (np.flatnonzero(found.labels_ == label) for label in range(wanted))
+    count = min(clusters, len(np.unique(vectors, axis=0)))
+    clustering = KMeans(count, n_init=10, random_state=seed).fit(np.asarray(vectors, dtype=np.float64))
+    distances = np.linalg.norm(vectors - clustering.cluster_centers_[clustering.labels_], axis=1).round(9)
+    places = (np.flatnonzero(clustering.labels_ == label) for label in range(count))
     return sorted(int(own[distances[own].argmin()]) for own in places if len(own))

@@ -35,22 +35,22 @@ async def respond(
     """For each prompt its different responses in the order drawn, with whether they follow all instructions."""
 
     async def draw(prompt: VerifiablePrompt) -> dict[str, bool]:
-        found: dict[str, bool] = {}
+        responses: dict[str, bool] = {}
         for number in range(-(-settings.most // settings.choices)):
-            if is_enough(found, settings):
+            if is_enough(responses, settings):
                 break
             reply = await ask(_request(prompt, settings, model, number))
             for text in _whole(reply):
-                found[text] = follows_all(text, prompt.ids, prompt.arguments)
-        return found
+                responses[text] = follows_all(text, prompt.ids, prompt.arguments)
+        return responses
 
     return list(await asyncio.gather(*map(draw, prompts)))
 
 
-def is_enough(found: dict[str, bool], settings: RespondingSettings) -> bool:
+def is_enough(responses: dict[str, bool], settings: RespondingSettings) -> bool:
     """Whether a query can have all the candidates of both kinds that are wanted."""
-    following = sum(found.values())
-    return following >= settings.followers and len(found) - following >= settings.candidates - settings.followers
+    following = sum(responses.values())
+    return following >= settings.followers and len(responses) - following >= settings.candidates - settings.followers
 
 
 def _request(prompt: VerifiablePrompt, settings: RespondingSettings, model: str, number: int) -> Request:

@@ -32,9 +32,9 @@ class ReviewSettings(SystemSettings):
 
 def doubtful(benchmark: Benchmark, runs: Sequence[Run], settings: ReviewSettings) -> dict[str, list[str]]:
     """Query -> its documents in doubt, for the queries that have most."""
-    found = {query.id: _documents(benchmark, query.id, runs, settings) for query in benchmark.queries}
-    most = sorted((query for query in found if found[query]), key=lambda query: (-len(found[query]), query))
-    return {query: found[query] for query in most[: settings.items]}
+    doubts = {query.id: _documents(benchmark, query.id, runs, settings) for query in benchmark.queries}
+    most = sorted((query for query in doubts if doubts[query]), key=lambda query: (-len(doubts[query]), query))
+    return {query: doubts[query] for query in most[: settings.items]}
 
 
 def _documents(benchmark: Benchmark, query: str, runs: Sequence[Run], settings: ReviewSettings) -> list[str]:
@@ -46,7 +46,7 @@ def _documents(benchmark: Benchmark, query: str, runs: Sequence[Run], settings: 
 
 def _high(benchmark: Benchmark, query: str, lists: Sequence[Sequence[str]], settings: ReviewSettings) -> Iterator[str]:
     judged = benchmark.qrels.get(query, {})
-    times = Counter(name for found in lists for name in found[: settings.high_rank] if name not in judged)
+    times = Counter(name for ranking in lists for name in ranking[: settings.high_rank] if name not in judged)
     return (name for name in times.elements() if times[name] >= settings.least_systems)
 
 
@@ -54,8 +54,8 @@ def _missed(
     benchmark: Benchmark, query: str, lists: Sequence[Sequence[str]], settings: ReviewSettings
 ) -> Iterator[str]:
     relevant = [name for name in relevant_documents(benchmark.qrels, query) if name in benchmark.documents]
-    first = [set(found[: settings.low_rank]) for found in lists]
-    times = Counter(name for found in first for name in relevant if name not in found)
+    tops = [set(ranking[: settings.low_rank]) for ranking in lists]
+    times = Counter(name for top in tops for name in relevant if name not in top)
     return (name for name in times.elements() if times[name] >= settings.missed_share * len(lists))
 
 

@@ -49,11 +49,11 @@ def read_bright(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark
 
 
 def _rows(folder: Path, domain: str) -> Iterator[SourceRow]:
-    files = [(path, of) for found, path, of in _files(folder) if found == domain]
+    files = [(path, of) for name, path, of in _files(folder) if name == domain]
     paths, of = [path for path, _ in files], max((of for _, of in files), default=1)
     if len(paths) < of or not paths:
-        found = f"{len(paths)} of {of} files {domain}-*.parquet are in {folder}"
-        raise UsageError(f"{found}; `foil benchmarks show bright` says what to bring")
+        shortage = f"{len(paths)} of {of} files {domain}-*.parquet are in {folder}"
+        raise UsageError(f"{shortage}; `foil benchmarks show bright` says what to bring")
     return good(chain.from_iterable(read_rows(path, MOST_BYTES) for path in paths))
 
 

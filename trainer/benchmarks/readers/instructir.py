@@ -52,8 +52,8 @@ def _parts(folder: Path) -> Iterator[tuple[str, str, str]]:
                 raise row.format_error("an instruction to a query of only_queries", row_id(row))
             yield row_id(row), row.text("text"), texts[core_of(row_id(row))]
     elif find_table(folder, "instruction") is not None:
-        told = {row.name("query-id"): present(row, "instruction") for row in rows(folder, "instruction")}
-        yield from ((row_id(row), told.get(row_id(row), ""), row.text("text")) for row in rows(folder, "queries"))
+        by_query = {row.name("query-id"): present(row, "instruction") for row in rows(folder, "instruction")}
+        yield from ((row_id(row), by_query.get(row_id(row), ""), row.text("text")) for row in rows(folder, "queries"))
     else:
         yield from map(_marked, rows(folder, "queries"))
 

@@ -56,7 +56,7 @@ def _parts(task: Path) -> list[str]:
     if find_table(task, "queries") is not None:
         return [task.name]
     names = (file.name.partition("_queries.") for file in sorted(task.iterdir()))
-    return [f"{task.name}/{name}" for name, found, _ in names if found] or [task.name]
+    return [f"{task.name}/{name}" for name, divider, _ in names if divider] or [task.name]
 
 
 def read_mair(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark:

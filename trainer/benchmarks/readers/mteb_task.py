@@ -54,7 +54,7 @@ def read_mteb(source: BenchmarkSource, part: str, _ledger: Ledger) -> Benchmark:
     documents = {row["id"]: (_text(row, "title"), _text(row, "text")) for row in data["corpus"]}
     queries = judged([_query(row, task.metadata.type) for row in data["queries"]], data["relevant_docs"])
     lists = data.get("top_ranked")
-    candidates = lists and {name: tuple(dict.fromkeys(found)) for name, found in lists.items()}
+    candidates = lists and {name: tuple(dict.fromkeys(ranked)) for name, ranked in lists.items()}
     qrels = {name: dict(grades) for name, grades in data["relevant_docs"].items()}
     main, measures = task.metadata.main_score, measures_of(task.metadata.main_score, task.metadata.name)
     if measures == NO_COUNTERPART and main != "ndcg_at_10":
@@ -83,10 +83,10 @@ def _tasks(name: str) -> list["AbsTaskRetrieval"]:
     except ImportError as error:
         raise UsageError(f"mteb:{name} needs mteb; pip install 'foil-ir[interop]' ({error})") from None
     try:
-        found = mteb.get_task(name)
+        chosen = mteb.get_task(name)
     except KeyError as error:
         raise UsageError(f"mteb has no task {name!r} ({error.args[0]})") from None
-    tasks = list(found.tasks) if isinstance(found, AbsTaskAggregate) else [found]
+    tasks = list(chosen.tasks) if isinstance(chosen, AbsTaskAggregate) else [chosen]
     for task in tasks:
         if not isinstance(task, AbsTaskRetrieval) or task.metadata.modalities != ["text"]:
             raise UsageError(f"{name} is a {task.metadata.type} task of {', '.join(task.metadata.modalities)}; choose "

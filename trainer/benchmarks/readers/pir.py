@@ -49,9 +49,9 @@ def _corpora(path: Path) -> dict[str, list[str]]:
 def _variants(row: SourceRow) -> Iterator[tuple[EvaluationQuery, list[str]]]:
     """The three modes of a row, with the passages that are relevant in each."""
     core = row.name("id")
-    gold, other = ([str(place) for place in row.items(key)] for key in ("gold", "other_gold"))
+    gold, rest = ([str(place) for place in row.items(key)] for key in ("gold", "other_gold"))
     modes: tuple[tuple[Mode, str, list[str]], ...] = (
-        ("original", "query", gold + other), ("instructed", "instructed", gold), ("reversed", "counter", other)
+        ("original", "query", gold + rest), ("instructed", "instructed", gold), ("reversed", "counter", rest)
     )  # fmt: skip
     for mode, key, relevant in modes:
         yield EvaluationQuery(f"{core}-{mode}", row.text(key), core=core, mode=mode), relevant

@@ -28,7 +28,7 @@ def read_rank_llm(source: BenchmarkSource, _: str, ledger: Ledger) -> Benchmark:
     texts, lists = read_hits(hits)
     qrels = read_qrels([judged_in], MOST_BYTES, ledger)
     queries = judged([EvaluationQuery(name, text) for name, text in texts.items()], qrels)
-    documents = {name: ("", text) for found in lists.values() for name, text in found.items()}
+    documents = {name: ("", text) for passages in lists.values() for name, text in passages.items()}
     candidates = {query.id: tuple(lists[query.id]) for query in queries}
     return Benchmark(source.name, source.revision, documents, queries, qrels, candidates)
 

@@ -84,15 +84,15 @@ def _query(topic: Query, name: str, part: str) -> EvaluationQuery:
 
 def only_file(folder: Path, *words: str) -> Path:
     """The one file of a folder with one of these words in its name."""
-    found = [path for path in _files(folder) if any(word in path.name.lower() for word in words)]
-    if len(found) != 1:
-        raise UsageError(f"{folder} has {len(found)} files with {' or '.join(words)} in their names; name topics, "
+    matches = [path for path in _files(folder) if any(word in path.name.lower() for word in words)]
+    if len(matches) != 1:
+        raise UsageError(f"{folder} has {len(matches)} files with {' or '.join(words)} in their names; name topics, "
                          "documents and qrels one by one in a YAML file")  # fmt: skip
-    return found[0]
+    return matches[0]
 
 
-def _others(folder: Path, *taken: Path) -> list[Path]:
-    return [path for path in _files(folder) if path not in taken]
+def _others(folder: Path, *used: Path) -> list[Path]:
+    return [path for path in _files(folder) if path not in used]
 
 
 def _files(folder: Path) -> list[Path]:

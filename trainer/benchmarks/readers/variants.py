@@ -122,9 +122,9 @@ def _tell_other_changes(folder: Path, name: str, qrels: Qrels) -> None:
     listed = {row.name("query-id"): sorted(map(str, row.items("corpus-ids"))) for row in rows(folder, name)}
     removed = {core: sorted(removed_documents({f"{core}-changed": {}, **qrels}, f"{core}-og", f"{core}-changed"))
                for core in listed}  # fmt: skip
-    if other := [core for core in listed if listed[core] != removed[core]]:
+    if unlike := [core for core in listed if listed[core] != removed[core]]:
         LOG.warning("%s: %s names other documents than the qrels change for %s of %s queries, e.g. %s; mteb's p-MRR "
-                    "goes by it, Foil's by the qrels", folder, name, len(other), len(listed), other[0])  # fmt: skip
+                    "goes by it, Foil's by the qrels", folder, name, len(unlike), len(listed), unlike[0])  # fmt: skip
 
 
 def _candidates(folder: Path, queries: Sequence[EvaluationQuery], end: str = "") -> dict[str, tuple[str, ...]] | None:

@@ -31,23 +31,23 @@ class BothViews(PairedMeasure):
 
     def pair_values(self, variants: Sequence[VariantOfQuery], qrels: Qrels, run: Run) -> list[float]:
         instructed = [variant.id for variant in variants if variant.mode != "original"]
-        found = []
+        values = []
         for first, second in combinations(instructed, 2):
-            own, others = removed_documents(qrels, first, second), removed_documents(qrels, second, first)
-            if own and others:
-                found.append(float(np.mean(views_of(run, (first, second), own, others))))
-        return found
+            own, opposite = removed_documents(qrels, first, second), removed_documents(qrels, second, first)
+            if own and opposite:
+                values.append(float(np.mean(views_of(run, (first, second), own, opposite))))
+        return values
 
 
-def views_of(run: Run, queries: Sequence[str], own: Sequence[str], others: Sequence[str]) -> NDArray[np.bool_]:
-    """Whether two queries rank each document of the one against each of the other their way, [own, others]."""
-    return both_views(np.array([_against_each_other(run, query, own, others) for query in queries]))
+def views_of(run: Run, queries: Sequence[str], own: Sequence[str], opposite: Sequence[str]) -> NDArray[np.bool_]:
+    """Whether two queries rank each document of the one against each of the other their way, [own, opposite]."""
+    return both_views(np.array([_against_each_other(run, query, own, opposite) for query in queries]))
 
 
-def _against_each_other(run: Run, query: str, own: Sequence[str], others: Sequence[str]) -> list[Floats]:
-    """The scores of both documents of each pair, two of [own, others]."""
-    shape = len(own), len(others)
-    first, second = scores_of(run, query, own)[:, None], scores_of(run, query, others)[None, :]
+def _against_each_other(run: Run, query: str, own: Sequence[str], opposite: Sequence[str]) -> list[Floats]:
+    """The scores of both documents of each pair, two of [own, opposite]."""
+    shape = len(own), len(opposite)
+    first, second = scores_of(run, query, own)[:, None], scores_of(run, query, opposite)[None, :]
     return [np.broadcast_to(first, shape), np.broadcast_to(second, shape)]
 
 

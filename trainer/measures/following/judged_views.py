@@ -39,12 +39,12 @@ class JudgedViews(PairedMeasure):
 
     def pair_values(self, variants: Sequence[VariantOfQuery], qrels: Qrels, run: Run) -> list[float]:
         instructed = [variant.id for variant in variants if variant.mode != PLAIN]
-        found: list[float] = []
+        values: list[float] = []
         for first, second in combinations(instructed, 2):
-            own, others = _refused(qrels, first, second), _refused(qrels, second, first)
-            if own and others:
-                found += views_of(run, (first, second), own, others).ravel().astype(float).tolist()
-        return found
+            own, opposite = _refused(qrels, first, second), _refused(qrels, second, first)
+            if own and opposite:
+                values += views_of(run, (first, second), own, opposite).ravel().astype(float).tolist()
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class JudgedChange(PairedMeasure):
 
     def pair_values(self, variants: Sequence[VariantOfQuery], qrels: Qrels, run: Run) -> list[float]:
         if self.name != "net":
-            return _changes(variants, qrels, run, wanted=self.name == "should_stay")
-        fall, stay = (_changes(variants, qrels, run, wanted=wanted) for wanted in (False, True))
+            return _changes(variants, qrels, run, relevant=self.name == "should_stay")
+        fall, stay = (_changes(variants, qrels, run, relevant=relevant) for relevant in (False, True))
         return [float(np.mean(fall) - np.mean(stay))] if fall and stay else []
 
 
@@ -78,8 +78,8 @@ class OfQueries:
     def values(self, queries: Sequence[VariantOfQuery], qrels: Qrels, run: Run) -> dict[str, float]:
         """The values of these queries, by id."""
         measure = NDCG(self.cutoff or 10) if self.measure == "ndcg" else ReciprocalRank(self.cutoff)
-        asked = [each for each in queries if (each.mode == PLAIN) is (self.queries == "plain")]
-        return measure.values([each for each in asked if relevant_documents(qrels, each.id)], qrels, run)
+        chosen = [each for each in queries if (each.mode == PLAIN) is (self.queries == "plain")]
+        return measure.values([each for each in chosen if relevant_documents(qrels, each.id)], qrels, run)
 
 
 def _refused(qrels: Qrels, wants: str, refuses: str) -> list[str]:
@@ -87,12 +87,12 @@ def _refused(qrels: Qrels, wants: str, refuses: str) -> list[str]:
     return [document for document in relevant_documents(qrels, wants) if qrels[refuses].get(document, 1) <= 0]
 
 
-def _changes(variants: Sequence[VariantOfQuery], qrels: Qrels, run: Run, *, wanted: bool) -> list[float]:
-    found: list[float] = []
+def _changes(variants: Sequence[VariantOfQuery], qrels: Qrels, run: Run, *, relevant: bool) -> list[float]:
+    changes: list[float] = []
     plain, instructed = ([each.id for each in variants if (each.mode == PLAIN) is bare] for bare in (True, False))
     for before, after in product(plain, instructed):
         judged = [document for document in relevant_documents(qrels, before) if document in qrels[after]]
-        documents = [document for document in judged if (qrels[after][document] > 0) is wanted]
+        documents = [document for document in judged if (qrels[after][document] > 0) is relevant]
         ranks = zip(ranks_of(run, before, documents).tolist(), ranks_of(run, after, documents).tolist(), strict=True)
-        found += [rank_change(first, second) for first, second in ranks]
-    return found
+        changes += [rank_change(first, second) for first, second in ranks]
+    return changes

@@ -32,7 +32,7 @@ class PairedMeasure(ABC):
             core: self.pair_values(variants, qrels, run)
             for core, variants in by_core(judged_queries(queries, qrels)).items()
         }
-        return {core: float(np.mean(found)) for core, found in of_cores.items() if found}
+        return {core: float(np.mean(values)) for core, values in of_cores.items() if values}
 
 
 def in_mode(variants: Sequence[VariantOfQuery], mode: str) -> list[str]:

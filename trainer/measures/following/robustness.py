@@ -26,5 +26,5 @@ class Robustness(PairedMeasure):
         return f"Robustness{at(self.cutoff)}" + (f"({self.mode})" if self.mode else "")
 
     def pair_values(self, variants: Sequence[VariantOfQuery], qrels: Qrels, run: Run) -> list[float]:
-        asked = [variant for variant in variants if self.mode in ("", variant.mode)]
-        return [min(NDCG(self.cutoff).values(asked, qrels, run).values())] if asked else []
+        chosen = [variant for variant in variants if self.mode in ("", variant.mode)]
+        return [min(NDCG(self.cutoff).values(chosen, qrels, run).values())] if chosen else []

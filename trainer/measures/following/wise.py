@@ -38,7 +38,7 @@ class WISE(PairedMeasure):
 
     def pair_values(self, variants: Sequence[VariantOfQuery], qrels: Qrels, run: Run) -> list[float]:
         changes = gold_changes(variants, qrels, run)
-        return [float(np.mean([self.value(gold, found.positives) for gold in found.ranks] or [0])) for found in changes]
+        return [float(np.mean([self.value(gold, each.positives) for gold in each.ranks] or [0])) for each in changes]
 
     def value(self, ranks: GoldRanks, positives: int) -> float:
         """The value of one gold document whose core query has so many relevant ones."""

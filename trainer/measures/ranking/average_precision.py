@@ -25,6 +25,6 @@ class AveragePrecision(RankingMeasure):
     def name(self) -> str:
         return f"AP{at(self.cutoff)}"
 
-    def value(self, found: RelevantRanks) -> float:
-        hits = np.sort(found.ranks[found.ranks <= up_to(self.cutoff)])
-        return float((np.arange(1, len(hits) + 1) / hits).sum() / len(found.ranks))
+    def value(self, ranking: RelevantRanks) -> float:
+        hits = np.sort(ranking.ranks[ranking.ranks <= up_to(self.cutoff)])
+        return float((np.arange(1, len(hits) + 1) / hits).sum() / len(ranking.ranks))

@@ -24,8 +24,8 @@ class NDCG(RankingMeasure):
     def name(self) -> str:
         return f"nDCG{at(self.cutoff)}"
 
-    def value(self, found: RelevantRanks) -> float:
-        return ndcg(found.relevance, found.ranks, self.cutoff)
+    def value(self, ranking: RelevantRanks) -> float:
+        return ndcg(ranking.relevance, ranking.ranks, self.cutoff)
 
 
 def ndcg(relevance: NDArray[Any], ranks: NDArray[Any], cutoff: int | None) -> float:

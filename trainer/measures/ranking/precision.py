@@ -23,5 +23,5 @@ class Precision(RankingMeasure):
     def name(self) -> str:
         return f"P{at(self.cutoff)}"
 
-    def value(self, found: RelevantRanks) -> float:
-        return float((found.ranks <= self.cutoff).sum() / self.cutoff)
+    def value(self, ranking: RelevantRanks) -> float:
+        return float((ranking.ranks <= self.cutoff).sum() / self.cutoff)

@@ -42,12 +42,12 @@ class RankingMeasure(ABC):
         """As ir_measures writes it."""
 
     @abstractmethod
-    def value(self, found: RelevantRanks) -> float:
+    def value(self, ranking: RelevantRanks) -> float:
         """The measure of one query with at least one relevant document."""
 
     def of(self, ranked: dict[str, RelevantRanks]) -> dict[str, float]:
         """The measure of queries that are ranked already; several measures can share them."""
-        return {query: self.value(found) if len(found.ranks) else 0.0 for query, found in ranked.items()}
+        return {query: self.value(ranking) if len(ranking.ranks) else 0.0 for query, ranking in ranked.items()}
 
     def values(self, queries: Sequence[VariantOfQuery], qrels: Qrels, run: Run) -> dict[str, float]:
         """The measure of every judged query, by its id."""

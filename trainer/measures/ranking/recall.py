@@ -20,5 +20,5 @@ class Recall(RankingMeasure):
     def name(self) -> str:
         return f"R{at(self.cutoff)}"
 
-    def value(self, found: RelevantRanks) -> float:
-        return float((found.ranks <= self.cutoff).mean())
+    def value(self, ranking: RelevantRanks) -> float:
+        return float((ranking.ranks <= self.cutoff).mean())

@@ -24,6 +24,6 @@ class ReciprocalRank(RankingMeasure):
     def name(self) -> str:
         return f"RR{at(self.cutoff)}"
 
-    def value(self, found: RelevantRanks) -> float:
-        first = float(found.ranks.min())
+    def value(self, ranking: RelevantRanks) -> float:
+        first = float(ranking.ranks.min())
         return 1.0 / first if first <= up_to(self.cutoff) else 0.0
