@@ -6,7 +6,7 @@ import torch
 from foil.datasets_out.training.training_view import TopicGroup
 from foil.trainer.model.checkpoint import weights
 from foil.trainer.model.encoder import load_encoder
-from foil.trainer.run.fit import fit
+from foil.trainer.run.fit import Hooks, fit
 from foil.trainer.settings import EncodeSettings, RetentionSettings, ScheduleSettings, TrainSettings, ValidationSettings
 from foil.trainer.text_templates import template_named
 from tests.support.trainer_world import topic
@@ -48,7 +48,7 @@ def load(path, settings=FULL, model=None):
 
 def fitted(settings, view, folder, **how):
     encoder = load(settings.base)
-    losses = fit(encoder, load(settings.base), settings, view, folder, **how)
+    losses = fit(encoder, load(settings.base), settings, view, folder, hooks=Hooks(**how))
     return losses, {name: value.clone() for name, value in weights(encoder).items()}
 
 

@@ -44,21 +44,28 @@ class BatchLoss(NamedTuple):
     equal_scores_loss: float
 
 
+@dataclass(frozen=True, slots=True)
+class GradientStep:
+    """How a batch's gradient is worked out. `seed` seeds this worker's random numbers of the step.
+
+    `micro_batches`: the encoder's of the batch, where they are there already. `meanwhile` is called in a thread while
+    the encoder computes; it may use the encoder's tokenizer, and no weights.
+    """
+
+    seed: int = 0
+    micro_batches: Sequence[MicroBatch] | None = None
+    meanwhile: Callable[[], None] = lambda: None
+
+
+ALONE = GradientStep()
+
+
 def add_gradients(
-    encoder: Encoder,
-    base: Encoder,
-    batch: Batch,
-    settings: TrainSettings,
-    seed: int = 0,
-    *,
-    micro_batches: Sequence[MicroBatch] | None = None,
-    meanwhile: Callable[[], None] = lambda: None,
+    encoder: Encoder, base: Encoder, batch: Batch, settings: TrainSettings, step: GradientStep = ALONE
 ) -> BatchLoss:
     """Adds the gradient of this worker's part of the batch's loss to the parameters, and returns that part.
 
-    `seed` seeds this worker's random numbers of the step. `micro_batches`: the encoder's of the batch, where they are
-    there already. `meanwhile` is called in a thread while the encoder computes; it may use the encoder's tokenizer, and
-    no weights. What it raises is raised once the gradient is there.
+    What `step.meanwhile` raises is raised once the gradient is there.
     """
     gathered = _gather_batch_keys(batch.keys)
     contrast = _Contrast(batch, gathered, settings)
@@ -69,11 +76,12 @@ def add_gradients(
         losses = [contrast.loss(_truncate(vectors, length)) for length in lengths]
         return torch.stack(losses).mean() + regulariser.loss(vectors)
 
+    micro_batches = step.micro_batches
     if micro_batches is None:
         micro_batches = encoder.micro_batches(batch.passages, batch.pairs)
-    seeds = np.random.default_rng(seed).integers(2**63, size=len(micro_batches)).tolist()
+    seeds = np.random.default_rng(step.seed).integers(2**63, size=len(micro_batches)).tolist()
     with ThreadPoolExecutor(1, "ahead") as thread:
-        ahead = thread.submit(meanwhile)
+        ahead = thread.submit(step.meanwhile)
         loss = backward(encoder, micro_batches, loss_of, cached=settings.gradient_cache, seeds=seeds)
     ahead.result()
     return BatchLoss(loss, contrast.equal_scores_loss())

@@ -14,6 +14,7 @@ import math
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -29,7 +30,7 @@ from foil.engine.storage.trees import remove
 from foil.trainer.data.collate import Batch, collate, make_contrast_pairs, reduce_to_plain, trim_group
 from foil.trainer.data.controls import control
 from foil.trainer.data.sampler import Sampler, mixture, share_of
-from foil.trainer.loss.batch_loss import BatchLoss, add_gradients
+from foil.trainer.loss.batch_loss import BatchLoss, GradientStep, add_gradients
 from foil.trainer.loss.distributed import barrier, rank_and_workers, sum_gradients, sum_scalar, sum_scalars
 from foil.trainer.model.checkpoint import DIVERGED, TrainingState, load_state, require_finite, save_state
 from foil.trainer.model.encoder import Encoder, MicroBatch, load_starting_encoder
@@ -76,13 +77,24 @@ def fit_and_validate(
     validation = open_validation(settings, view, out)
     monitor = Monitor(validation, out / "logs", callbacks, settings.checkpoint_steps, delegate)
     checkpoints = out / "checkpoints"
-    losses = fit(encoder, base, settings, view, checkpoints, on_step=monitor.on_step, on_weights=monitor.on_weights)
+    losses = fit(encoder, base, settings, view, checkpoints, hooks=Hooks(monitor.on_step, monitor.on_weights))
     return TrainingResult(encoder, base, losses, validation, monitor)
 
 
 def open_validation(settings: TrainSettings, view: TrainingView, out: Path) -> Validation:
     """The measurements of this run, next to its checkpoints; those of other settings or data are ignored."""
     return Validation(out / "checkpoints" / f"dev-{fingerprint_of(settings, view.digest)[:12]}", settings, view)
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Both are called after each step, before its checkpoint; `on_weights` also at the start or resume."""
+
+    on_step: Callable[[LogRow], None] = lambda _: None
+    on_weights: Callable[[int, Encoder | PairScorer], None] = lambda _step, _model: None
+
+
+NO_HOOKS = Hooks()
 
 
 def fit(
@@ -92,16 +104,13 @@ def fit(
     view: TrainingView,
     checkpoints: Path,
     *,
-    on_step: Callable[[LogRow], None] = lambda _: None,
-    on_weights: Callable[[int, Encoder | PairScorer], None] = lambda _step, _model: None,
+    hooks: Hooks = NO_HOOKS,
 ) -> list[float]:
     """Trains `encoder` in place, from its newest checkpoint on; returns the losses of all steps.
 
-    `on_weights` is called at the start or resume; both hooks are called after each step, before its checkpoint.
     Raises TrainingDivergedError, in every worker, at the first loss, gradient or saved weight that is not finite.
     """
-    learner = _Embedder(encoder, base, settings, view)
-    return run_steps(learner, settings, view, checkpoints, on_step=on_step, on_weights=on_weights)
+    return run_steps(_Embedder(encoder, base, settings, view), settings, view, checkpoints, hooks)
 
 
 class Learner(Protocol):
@@ -139,10 +148,8 @@ class _Embedder:
     def add_gradients(self, step: int, seed: int) -> BatchLoss:
         batch, micro_batches, tokens = self._ahead.pop(step) if step in self._ahead else self._read(step)
         self.model.tokens += tokens
-        meanwhile = partial(self._read_ahead, step + 1)
-        return add_gradients(
-            self.model, self.base, batch, self._settings, seed, micro_batches=micro_batches, meanwhile=meanwhile
-        )
+        how = GradientStep(seed, micro_batches, partial(self._read_ahead, step + 1))
+        return add_gradients(self.model, self.base, batch, self._settings, how)
 
     def _read_ahead(self, step: int) -> None:
         if step < self._steps:
@@ -158,13 +165,7 @@ class _Embedder:
 
 
 def run_steps(
-    learner: Learner,
-    settings: TrainSettings,
-    view: TrainingView,
-    checkpoints: Path,
-    *,
-    on_step: Callable[[LogRow], None],
-    on_weights: Callable[[int, Encoder | PairScorer], None],
+    learner: Learner, settings: TrainSettings, view: TrainingView, checkpoints: Path, hooks: Hooks
 ) -> list[float]:
     """`fit` for any learner."""
     schedule, model = settings.schedule.with_steps_for(len(view.partitions("train"))), learner.model
@@ -172,7 +173,7 @@ def run_steps(
     optimiser = make_optimiser(model, schedule)
     state = load_state(checkpoints, fingerprint_of(settings, view.digest), model, optimiser)
     rank = rank_and_workers()[0]
-    on_weights(state.step, model)
+    hooks.on_weights(state.step, model)
     for step in range(state.step, schedule.steps):
         timer = _StepTimer(model)
         optimiser.zero_grad()
@@ -186,8 +187,8 @@ def run_steps(
             require_finite(model, f"after step {step + 1}")
         state = TrainingState(step + 1, state.fingerprint, [*state.losses, loss])
         speeds, epoch = timer.speeds(schedule.topics_per_batch), learner.batches.epoch(step)
-        on_step(LogRow(state.step, epoch, loss, rate, gradient_norm, *speeds, equal_scores_loss))
-        on_weights(state.step, model)
+        hooks.on_step(LogRow(state.step, epoch, loss, rate, gradient_norm, *speeds, equal_scores_loss))
+        hooks.on_weights(state.step, model)
         if is_saved and rank == 0:
             save_state(checkpoints, state, model, optimiser)
     return state.losses

@@ -19,7 +19,7 @@ from foil.trainer.model.published_model import PublishedModel, fingerprint_of, r
 from foil.trainer.reranker.batch_gradients import add_list_gradients
 from foil.trainer.reranker.pair_scorer import PairScorer, load_starting_scorer, save_pair_scorer
 from foil.trainer.reranker.ranking_lists import make_lists
-from foil.trainer.run.fit import BatchReader, run_steps
+from foil.trainer.run.fit import BatchReader, Hooks, run_steps
 from foil.trainer.run.monitor import NO_CALLBACKS, Callbacks, Monitor
 from foil.trainer.run.publish import facts_of_run, publish_model, tell_warnings
 from foil.trainer.run.validation import Validation, measure_reranker
@@ -73,7 +73,7 @@ def fit_reranker(
 ) -> list[float]:
     """Trains `scorer` in place, from its newest checkpoint on; returns the losses of all steps."""
     learner = RerankerLearner(scorer, settings, BatchReader(view, settings, scorer.texts))
-    return run_steps(learner, settings, view, checkpoints, on_step=monitor.on_step, on_weights=monitor.on_weights)
+    return run_steps(learner, settings, view, checkpoints, Hooks(monitor.on_step, monitor.on_weights))
 
 
 def _publish(result: _FittedReranker, settings: TrainSettings, view: TrainingView, out: Path, command: str) -> None:

@@ -20,7 +20,7 @@ from benchmarks.gpu.world import load, save_model, settings_for, view_of
 from foil.datasets_out.training.training_view import TrainingView
 from foil.trainer.loss.batch_loss import add_gradients
 from foil.trainer.model.encoder import Encoder
-from foil.trainer.run.fit import BatchReader, fit, make_optimiser, optimise
+from foil.trainer.run.fit import BatchReader, Hooks, fit, make_optimiser, optimise
 from foil.trainer.run.logs import LogRow
 from foil.trainer.settings import ScheduleSettings, TrainSettings
 
@@ -91,7 +91,7 @@ def train_until(
             raise _EnoughError
 
     try:
-        fit(encoder, base or encoder, settings, view, out, on_step=on_step)
+        fit(encoder, base or encoder, settings, view, out, hooks=Hooks(on_step))
     except _EnoughError:
         return rows
     raise AssertionError("a million steps in seconds")

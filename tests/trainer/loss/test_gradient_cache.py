@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from foil.trainer.data.collate import collate, make_contrast_pairs
-from foil.trainer.loss.batch_loss import add_gradients
+from foil.trainer.loss.batch_loss import GradientStep, add_gradients
 from foil.trainer.loss.gradient_cache import backward
 from foil.trainer.model.encoder import Encoder
 from foil.trainer.model_settings import ModelSettings
@@ -22,7 +22,7 @@ def gradients(encoder_and_base, batch, settings, dropout, seed=3):
     encoder.train(dropout)
     base.eval()
     encoder.zero_grad()
-    return add_gradients(encoder, base, batch, settings, seed), gradients_of(encoder)
+    return add_gradients(encoder, base, batch, settings, GradientStep(seed)), gradients_of(encoder)
 
 
 LOSSES = [

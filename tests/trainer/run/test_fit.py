@@ -18,7 +18,7 @@ from foil.trainer.comparison.weights import EncoderSystem
 from foil.trainer.data.collate import collate, find_negatives, reduce_to_plain
 from foil.trainer.model.checkpoint import TrainingState, blend_weights, load_state, publish, save_state, weights
 from foil.trainer.model.packing import micro_batches
-from foil.trainer.run.fit import BatchReader, fit, learning_rate, make_optimiser, train
+from foil.trainer.run.fit import BatchReader, Hooks, fit, learning_rate, make_optimiser, train
 from foil.trainer.settings import LossSettings, RetentionSettings, ScheduleSettings
 from foil.trainer.systems.embedder import LocalEncoder
 from foil.trainer.systems.system import SystemSettings
@@ -145,7 +145,7 @@ def test_a_batch_is_read_while_the_one_before_computes_and_none_is_behind_the_la
 
     monkeypatch.setattr(BatchReader, "read", reading)
     monkeypatch.setattr(encoder, "forward", computing)
-    fit(encoder, load(bert), settings, view, tmp_path, on_step=rows.append)
+    fit(encoder, load(bert), settings, view, tmp_path, hooks=Hooks(on_step=rows.append))
     assert read == [0, 1, 2, 3]
     monkeypatch.undo()
     for row in rows:
@@ -165,7 +165,7 @@ def test_what_a_batch_that_is_read_ahead_raises_ends_the_training(bert, view, tm
     monkeypatch.setattr(BatchReader, "read", reading)
     rows = []
     with pytest.raises(CorruptDataError, match="the third batch"):
-        fit(load(bert), load(bert), settings_for(bert, steps=4), view, tmp_path, on_step=rows.append)
+        fit(load(bert), load(bert), settings_for(bert, steps=4), view, tmp_path, hooks=Hooks(on_step=rows.append))
     assert [row.step for row in rows] == [1]
 
 
