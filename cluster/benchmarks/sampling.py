@@ -8,8 +8,14 @@ from foil.cluster.evaluations.benchmarks import BESIDE
 from foil.cluster.terminal import show
 from foil.engine.errors import UsageError
 from foil.trainer.benchmarks.benchmark import Benchmark
-from foil.trainer.benchmarks.making.documents import MEASURE, kendall_tau, mean_scores, sample_documents
-from foil.trainer.benchmarks.making.queries import core_queries, sample_queries
+from foil.trainer.benchmarks.making.sampling import (
+    MEASURE,
+    core_queries,
+    kendall_tau,
+    mean_scores,
+    sample_documents,
+    sample_queries,
+)
 from foil.trainer.benchmarks.making.settings import MakingSettings
 from foil.trainer.measures.judged import Run
 from foil.trainer.systems.embedder import embedder

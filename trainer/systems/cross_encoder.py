@@ -19,13 +19,12 @@ from foil.trainer.benchmarks.benchmark import Benchmark
 from foil.trainer.export.exported_file import check_exported, onnx_file
 from foil.trainer.export.onnx_scorer import OnnxScorer, load_exportable_scorer
 from foil.trainer.measures.judged import Run
-from foil.trainer.model.checksums import folder_digest, trained_template
+from foil.trainer.model.checksums import folder_digest
 from foil.trainer.model.fitted_texts import of_cross_encoder
 from foil.trainer.model.loading import missing_weights
 from foil.trainer.reranker.pair_scorer import TextPair
-from foil.trainer.systems.embedder import model_folder
+from foil.trainer.systems.embedder import model_folder, template_of
 from foil.trainer.systems.system import ONNX, Progress, System, SystemSettings, documents_to_rerank, quiet
-from foil.trainer.text_templates import template_named
 
 
 class Reranker:
@@ -36,8 +35,7 @@ class Reranker:
         self._first, self._settings, self._on_progress = first, settings, on_progress
         file = onnx_file(model.removeprefix(ONNX)) if model.startswith(ONNX) else None
         folder = file.parent.parent if file else Path(model)
-        own = trained_template(folder) or template_named("query_instruction")
-        self._template = template_named(settings.template) if settings.template else own
+        self._template = template_of(folder, settings, "query_instruction")
         if file:
             self._weights = check_exported(file)
             scorer = OnnxScorer(load_exportable_scorer(folder, self._template, settings.encode), file)

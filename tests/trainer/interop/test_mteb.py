@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from foil.engine.errors import UsageError
-from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, only_queries
 from foil.trainer.benchmarks.catalog import KINDS, benchmarks_of, parts_of, read_benchmark
 from foil.trainer.benchmarks.making.folder import write_benchmark
-from foil.trainer.benchmarks.making.parts import only_queries
 from foil.trainer.benchmarks.making.topics import benchmark_of
 from foil.trainer.benchmarks.readers import mteb_task
 from foil.trainer.benchmarks.source import BenchmarkSource

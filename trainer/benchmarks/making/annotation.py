@@ -16,8 +16,7 @@ from pydantic import Field
 from foil.engine.errors import UsageError
 from foil.engine.ids import fraction_of
 from foil.engine.requests import Message, Request
-from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from foil.trainer.benchmarks.making.parts import only_queries
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, only_queries
 from foil.trainer.measures.judged import relevant_documents
 from foil.trainer.systems.llm_replies import Ask, unframed
 from foil.trainer.systems.system import SystemSettings

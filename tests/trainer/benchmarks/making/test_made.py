@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
 from foil.datasets_out.training.training_view import SplitSettings
 from foil.engine.errors import UsageError
-from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, only_documents, only_queries
 from foil.trainer.benchmarks.catalog import benchmarks_of, read_benchmark
 from foil.trainer.benchmarks.making.folder import write_benchmark
-from foil.trainer.benchmarks.making.parts import only_documents, only_queries
 from foil.trainer.benchmarks.making.topics import benchmark_of, held_out
 from foil.trainer.benchmarks.source import BenchmarkSource
 from foil.trainer.comparison.topics import score_topics

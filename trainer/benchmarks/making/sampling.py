@@ -1,25 +1,59 @@
-"""Fewer documents that still tell systems apart, and whether they do.
+"""Fewer queries that still cover what is asked, fewer documents that still tell systems apart, and whether they do.
 
-    first all judged documents and given candidates, then those of a pool of systems by rank, then others by hash
+    queries     K-means over their vectors, and the nearest query to each centre; variants of a core go together
+    documents   all judged ones and given candidates, then those of a pool of systems by rank, then others by hash
 
-MAIR (arXiv 2410.10127, section 2.2) keeps the judged documents and adds unjudged ones at random. Those leave only easy
-negatives, so the documents that some system ranks high are kept before them.
+MAIR (arXiv 2410.10127, section 2.2) draws one query of each of 100 clusters at random; the nearest one is kept here, so
+that the sample follows from vectors and seed. It adds unjudged documents at random. Those leave only easy negatives, so
+the documents that some system ranks high are kept before them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, zip_longest
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
+from sklearn.cluster import KMeans
 
 from foil.engine.ids import fraction_of
-from foil.trainer.benchmarks.benchmark import Benchmark
-from foil.trainer.benchmarks.making.parts import only_documents
+from foil.trainer.benchmarks.benchmark import Benchmark, only_documents, only_queries
 from foil.trainer.measures.catalog import measure_named
 from foil.trainer.measures.judged import Run
 from foil.trainer.measures.ranks import ranked
 
+Vectors = NDArray[np.floating]
 MEASURE = "nDCG@10"
+
+
+def core_queries(benchmark: Benchmark) -> dict[str, str]:
+    """Core -> the text of its first variant."""
+    return {query.core: query.query for query in reversed(benchmark.queries)}
+
+
+def sample_queries(benchmark: Benchmark, vectors: Vectors, count: int, seed: int) -> Benchmark:
+    """The benchmark with `count` cores, or fewer where fewer vectors differ.
+
+    `vectors`, [cores, D]: those of `core_queries`, in their order.
+    """
+    cores = list(core_queries(benchmark))
+    if count >= len(cores):
+        return benchmark
+    chosen = {cores[place] for place in nearest_to_centres(vectors, count, seed)}
+    return only_queries(benchmark, {query.id for query in benchmark.queries if query.core in chosen})
+
+
+def nearest_to_centres(vectors: Vectors, clusters: int, seed: int) -> list[int]:
+    """The place of the vector, [vectors, D], that lies nearest to the centre of each cluster; of equal ones the first.
+
+    >>> nearest_to_centres(np.array([[0.0], [0.2], [0.4], [9.0], [9.0]]), 2, seed=0)
+    [1, 3]
+    """
+    count = min(clusters, len(np.unique(vectors, axis=0)))
+    clustering = KMeans(count, n_init=10, random_state=seed).fit(np.asarray(vectors, dtype=np.float64))
+    distances = np.linalg.norm(vectors - clustering.cluster_centers_[clustering.labels_], axis=1).round(9)
+    places = (np.flatnonzero(clustering.labels_ == label) for label in range(count))
+    return sorted(int(own[distances[own].argmin()]) for own in places if len(own))
 
 
 def sample_documents(benchmark: Benchmark, runs: Sequence[Run], count: int, depth: int, seed: int) -> Benchmark:
