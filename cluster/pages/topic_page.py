@@ -4,7 +4,7 @@ Promise: no text steers the terminal, and no line is wider than it. Without colo
 signs: `[-removed-]`, `{+added+}`, `«differs»`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -13,9 +13,10 @@ from rich.text import Text
 
 from foil.datasets_out.desk.topic_view import EXCERPT_CHARS, IntentView, PassageView, TopicView, view_topic
 from foil.datasets_out.diff.word_diff import Mark, Span, plain, shorten
-from foil.datasets_out.lineage.lineage import LineageNode, render
+from foil.datasets_out.lineage.lineage import LineageNode, call_remarks, render
 from foil.datasets_out.lineage.records import RecordMatch
-from foil.engine.topic import Topic
+from foil.engine.requests import Request
+from foil.engine.topic import Call, Topic
 from foil.engine.visible_text import visible
 
 _STYLES: dict[Mark, tuple[str, str, str]] = {
@@ -68,10 +69,22 @@ def topic_page(view: TopicView, console: Console, digits: int | None) -> Iterato
 
 
 def origin_page(
-    record: RecordMatch, topic: Topic, tree: LineageNode, console: Console, digits: int | None
+    record: RecordMatch,
+    topic: Topic,
+    tree: LineageNode,
+    console: Console,
+    digits: int | None,
+    requests: Mapping[str, Request],
 ) -> Iterator[RenderableType]:
-    """What a record is, and below where it comes from: a tree, its lines unbroken where no terminal shows them."""
+    """What a record is, and below where it comes from: a tree, its lines unbroken where no terminal shows them.
+
+    `requests`, by id, are shown whole with the calls that they made; none are known without the run's job.
+    """
     yield from _record(record, topic, console, digits)
+    excerpt = EXCERPT_CHARS if digits else None
+    for call in topic.calls:
+        if call.request_id == record.id or (record.kind in ("topic", "seed") and requests):
+            yield from _call_block(call, requests.get(call.request_id), console, excerpt)
     yield f"\nWhere it comes from\n{render(tree, digits, console.width if console.is_terminal else None)}"
 
 
@@ -86,18 +99,30 @@ def _record(record: RecordMatch, topic: Topic, console: Console, digits: int | N
         yield from topic_page(view, console, digits)
         return
     yield Text.assemble((visible(f"{record.kind.capitalize()} {_short(record.id, digits)}"), "bold"))
-    yield _plain(f"of topic {_short(topic.id, digits)} ({view.status}): {view.query}\n", "dim")
+    yield _plain(f"of topic {_short(topic.id, digits)} ({view.status}): {view.query}", "dim")
+    yield from () if record.kind == "call" else (_BLANK,)
     for intent in view.intents:
         if intent.id == record.id:
             yield from intent_block(intent, view.query, console, digits)
     for passage in view.passages:
         if passage.id == record.id:
             yield from passage_block(passage, console, digits)
-    for call in topic.calls:
-        if call.request_id == record.id:
-            yield _plain(f"{call.task}, asked of {call.model} with {call.template}; the reply:")
-            reply = plain(call.reply_text)
-            yield _indented(spans_text(shorten(reply, excerpt) if excerpt else reply, console))
+
+
+def _call_block(call: Call, request: Request | None, console: Console, excerpt: int | None) -> Iterator[RenderableType]:
+    """One call: what was asked, where it is known, what came back, and what became of that."""
+    yield _heading(f"{call.task}, asked of {call.model} with {call.template}")
+    for message in request.messages if request else ():
+        yield _indented(_plain(f"{message.role}:", "dim"))
+        yield _indented(spans_text(plain(message.content), console))
+    yield _indented(_plain("the reply:", "dim"))
+    reply = plain(call.reply_text)
+    yield _indented(spans_text(shorten(reply, excerpt) if excerpt else reply, console))
+    price = f"{call.prompt_tokens:,} + {call.completion_tokens:,} tokens, ${call.cost_usd:.6f}"
+    paid = ", paid by another run" if call.reused else ""
+    yield _indented(_plain("; ".join([f"{price}{paid}, {call.finish_reason}", *call_remarks(call)]), "dim"))
+    if call.fault:
+        yield _indented(_plain(call.fault))
 
 
 def passage_block(passage: PassageView, console: Console, digits: int | None) -> Iterator[RenderableType]:

@@ -9,6 +9,7 @@ Intents are called I1, I2, ... and passages P1, P2, ... in the order of the topi
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from foil.engine.topic import Intent, Passage, Topic, Verdict
 
 EXCERPT_CHARS = 500
 """Characters of a text that are shown where not all is asked for."""
+_ID = re.compile(r"\b[0-9a-f]{24}\b")
 
 ROLES: Mapping[str, str] = {
     "original": "query alone",
@@ -227,4 +229,5 @@ def _said(verdict: Verdict, names: Mapping[str, str]) -> str:
     subject = "the topic" if verdict.scope == "topic" else names.get(verdict.scope, verdict.scope)
     reason = f" ({verdict.reason})" if verdict.reason else ""
     score = f", score {verdict.score:g}" if verdict.score is not None else ""
-    return f"{subject}{reason}{score}{f': {verdict.evidence}' if verdict.evidence else '.'}"
+    evidence = _ID.sub(lambda match: names.get(match[0], match[0]), verdict.evidence)
+    return f"{subject}{reason}{score}{f': {evidence}' if evidence else '.'}"

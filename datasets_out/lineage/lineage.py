@@ -154,8 +154,17 @@ def _seed_node(topic: Topic) -> LineageNode:
 def _call_node(call: Call) -> LineageNode:
     tokens = f"{call.prompt_tokens} + {call.completion_tokens} tokens, ${call.cost_usd:.6f}"
     line = f"call {call.request_id}: {call.task} by {call.model} with {call.template}, {tokens}, {call.finish_reason}"
+    line += "".join(f", {words}" for words in call_remarks(call))
     reply = LineageNode("reply", "", f"reply {_short(call.reply_text)}", {"text": call.reply_text})
     return LineageNode("call", call.request_id, line, _facts(call), (reply,))
+
+
+def call_remarks(call: Call) -> list[str]:
+    """What a reader wants to know of a call that was not the first of its prompt, or whose reply was not taken."""
+    turns = {"": "", "correction": "asked for a correction", "candidates": "drawn anew"}
+    mended = f"{call.salvaged} mended" if call.salvaged else ""
+    refused = f"not taken: {call.fault.partition(':')[0]}" if call.fault else ""
+    return [words for words in (turns.get(call.turn, call.turn), mended, refused) if words]
 
 
 def _intent_node(intent: Intent, judgments: Iterable[Judgment], passages: Mapping[str, Passage]) -> LineageNode:

@@ -258,7 +258,7 @@ def _count_prompt(stage: StageCounts, prompt: Sequence[Call]) -> None:
 def _count_topic(funnel: Funnel, topic: Topic) -> None:
     funnel.topics[topic.status] += 1
     funnel.whole += is_whole(topic)
-    funnel.marks.update(filter(None, topic.attributes.get("marks", "").split(",")))
+    funnel.marks.update(filter(None, topic.attributes.get("marks", "").split(", ")))
     if is_whole(topic):
         funnel.validators |= dict.fromkeys(verdict.validator for verdict in topic.verdicts)
     place = None if topic.status == "accepted" else _place(funnel, topic)

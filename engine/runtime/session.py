@@ -325,9 +325,10 @@ class _Session:
         """What the run came to."""
         counts, complete = self._counts(), self.complete()
         error = None if complete else self._queue.error
-        if error is None and counts.seeds["failed"]:
+        if error is None and (failed := counts.seeds["failed"]):
             error = RunFailedError(
-                f"{counts.seeds['failed']} seeds failed; their rows say why; --retry-failed asks again"
+                f"{failed} {'seed' if failed == 1 else 'seeds'} failed; `foil why` says why, "
+                "`foil run --retry-failed` asks again"
             )
         return Summary(
             planned=self._planned(),

@@ -1,21 +1,35 @@
 """`foil why`: what one record is, and where it comes from."""
 
+from __future__ import annotations
+
 import json
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foil.cluster.commands.arguments import JsonOption, OutArgument
 from foil.cluster.terminal import print_data, print_pages
 
+if TYPE_CHECKING:
+    from foil.engine.requests import Request
+    from foil.engine.topic import Topic
+
 
 def why(
     out: OutArgument,
     record: Annotated[str, typer.Argument(help="The id of a topic, intent, passage, call or seed, or its beginning.")],
+    job_file: Annotated[
+        Path | None,
+        typer.Option("--job", dir_okay=False, help="The run's job: shows each prompt, made again from stored replies."),
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="Whole texts, ids and hashes.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What a record is, and where it comes from: seed, prompts, model, calls, judgments, verdicts and file."""
+    """What a record is, and where it comes from: seed, calls, replies, judgments, verdicts and file.
+
+    With --job also the prompts of its calls. Nothing is sent or paid.
+    """
     from foil.datasets_out.commits.snapshot import load_snapshot
     from foil.datasets_out.lineage.lineage import TOPICS_SHOWN, tree_of
     from foil.datasets_out.lineage.records import find_records, read_topics, short_id_digits
@@ -24,10 +38,29 @@ def why(
     matches = find_records(source, record)
     topics = read_topics(source, [match.place for match in matches[:TOPICS_SHOWN]])
     tree = tree_of(out, matches, topics)
+    requests = _requests(job_file, out, topics[0]) if job_file else {}
     if as_json:
-        print_data(json.dumps(tree.to_json(), ensure_ascii=False, default=str) + "\n")
+        prompts = {name: [[each.role, each.content] for each in one.messages] for name, one in requests.items()}
+        told = tree.to_json() | ({"prompts": prompts} if job_file else {})
+        print_data(json.dumps(told, ensure_ascii=False, default=str) + "\n")
         return
     digits = None if full else short_id_digits(source)
     from foil.cluster.pages.topic_page import origin_page
 
-    print_pages(lambda console: origin_page(matches[0], topics[0], tree, console, digits))
+    print_pages(lambda console: origin_page(matches[0], topics[0], tree, console, digits, requests))
+
+
+def _requests(job_file: Path, out: Path, topic: Topic) -> dict[str, Request]:
+    """What the topic's calls asked. Raises UsageError where that job did not make them."""
+    import asyncio
+
+    from foil.cluster.job import load_job
+    from foil.cluster.planning.sent_prompts import requests_of
+    from foil.engine.errors import UsageError
+
+    job = load_job(job_file, (), out)
+    found = asyncio.run(requests_of(job, {topic.seed_id}))
+    wanted = {call.request_id for call in topic.calls}
+    if wanted and not wanted & found.keys():
+        raise UsageError(f"{job_file} did not ask what made topic {topic.id}: give the job of {out} as it was then")
+    return {name: request for name, request in found.items() if name in wanted}

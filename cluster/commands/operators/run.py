@@ -145,6 +145,8 @@ def _progress_line(progress: Progress) -> str:
     planned = "?" if progress.planned is None else f"{progress.planned:,}"
     eta = "" if progress.eta_s is None else f", {progress.eta_s:,.0f} s left"
     waiting = f"; {progress.waiting_for}" if progress.waiting_for else ""
+    if not seeds.total() and not progress.in_flight:
+        return f"{progress.seconds:6.0f} s  no seed is read yet{waiting}"
     return (
         f"{progress.seconds:6.0f} s  {seeds.total():,}/{planned} seeds: {seeds['accepted']:,} accepted, "
         f"{seeds['rejected']:,} rejected, {seeds['failed']:,} failed; {progress.in_flight} in flight, "
@@ -188,7 +190,8 @@ def _print_funnel(summary: Summary, job: Job) -> None:
     from foil.validators.catalog import SCREENS
 
     counts = summary.counts
-    title = f"{job.out}: {summary.partitions:,} partitions in {summary.seconds:.1f} s"
+    partitions = "1 partition" if summary.partitions == 1 else f"{summary.partitions:,} partitions"
+    title = f"{job.out}: {partitions} in {summary.seconds:.1f} s"
     show(_OUTCOME_COLUMNS, _outcome_rows(counts), title, numbers=True)
     kinds = [str(validator.model_dump()["kind"]) for validator in job.validators]
     names = [kind for kind in kinds if kind not in SCREENS]

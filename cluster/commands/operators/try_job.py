@@ -53,6 +53,7 @@ def try_(
 
     from foil.cluster.commands.operators.run import ProgressPrinter
     from foil.cluster.job import load_job
+    from foil.cluster.planning.sent_prompts import requests_of
     from foil.cluster.planning.tries import funnel_in, try_job
     from foil.cluster.run_job import run_job
 
@@ -62,7 +63,7 @@ def try_(
         printer = ProgressPrinter(update)
         summary = run_job(job, paid, printer, printer.count_seeds)
     funnel = funnel_in(job.out)
-    report = _TryReport(job, funnel, accepted, asyncio.run(_prompts(job, funnel)))
+    report = _TryReport(job, funnel, accepted, asyncio.run(requests_of(job, _shown_seeds(funnel))))
     if as_json:
         print_json(report.plain())
     else:
@@ -75,28 +76,9 @@ def try_(
         raise typer.Exit(summary.exit_code)
 
 
-async def _prompts(job: Job, funnel: Funnel) -> Mapping[str, Request]:
-    """The requests behind the examples, by id: their seeds once more, from the journal alone."""
-    from itertools import islice
-
-    from foil.cluster.build import build_parts
-    from foil.cluster.catalog import open_seeds
-    from foil.engine.flow.journal_reading import ReplyArchive
-    from foil.engine.planning.replay import replay_seed
-    from foil.engine.storage.opening import open_store
-
-    seed_ids = {ending.example.seed_id for ending in funnel.endings if ending.example.call}
-    if not seed_ids:
-        return {}
-    parts, archive = build_parts(job), ReplyArchive([open_store(job.out)])
-    requests: dict[str, Request] = {}
-    for seed in islice(open_seeds(job.seeds), job.limits.seeds):
-        if seed.id in seed_ids:
-            _, stored = await replay_seed(parts, seed, archive.get)
-            requests |= {name: request for name, (_, request) in stored.requests.items()}
-    for model in parts.models.values():
-        await model.close()
-    return requests
+def _shown_seeds(funnel: Funnel) -> set[str]:
+    """The seeds of the examples that have a prompt."""
+    return {ending.example.seed_id for ending in funnel.endings if ending.example.call}
 
 
 class _TryReport:
@@ -213,11 +195,11 @@ class _TryReport:
 
     def _print_change(self, number: int, change: Change) -> None:
         ending = change.ending
-        before = "no topic accepted" if change.before is None else f"{change.before:,.0f}"
-        at_best = "" if change.measured else ", at best: no topic has come further yet"
+        before = "" if change.before is None else f" instead of {change.before:,.0f}"
+        at_best = "" if change.measured else ", or more: no topic has come further yet"
         self._say(
-            f"{number}. {ending.reason} after {ending.place} ({_counted(ending.topics)}): if it ended none, tokens an "
-            f"accepted topic go from {before} to {change.after:,.0f}{at_best}"
+            f"{number}. {ending.reason} after {ending.place} ({_counted(ending.topics)}): without it an accepted topic "
+            f"would take {change.after:,.0f} tokens{before}{at_best}"
         )
         self._say(f"change: {self._setting(ending)}", "   ")
 

@@ -22,7 +22,7 @@ def topic(seed, *calls, status="accepted", reason="", whole=True, verdicts=(), *
 
 
 ROWS = [
-    topic("a", call("1", "write"), call("2", "judges.rate"), marks="plain,short",
+    topic("a", call("1", "write"), call("2", "judges.rate"), marks="plain, short",
           verdicts=[Verdict("judge_x", "topic", "pass")]),
     topic("b", call("3", "write", fault="too_long: 9"), call("4", "write", "correction", salvaged="text"),
           call("5", "more"), call("6", "judges.rate"), marks="short",

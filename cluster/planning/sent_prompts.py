@@ -1,0 +1,34 @@
+"""The requests behind a run's calls: its seeds once more, answered from its journal alone.
+
+Promise: nothing is sent, paid or written. Price: the seeds are read up to the last wanted one.
+"""
+
+from collections.abc import Collection
+from itertools import islice
+
+from foil.cluster.build import build_parts
+from foil.cluster.catalog import open_seeds
+from foil.cluster.job import Job
+from foil.engine.flow.journal_reading import ReplyArchive
+from foil.engine.planning.replay import replay_seed
+from foil.engine.requests import Request
+from foil.engine.storage.opening import open_store
+
+
+async def requests_of(job: Job, seed_ids: Collection[str]) -> dict[str, Request]:
+    """What was asked for these seeds of the job's run, by the id of the request."""
+    if not seed_ids:
+        return {}
+    parts, archive = build_parts(job), ReplyArchive([open_store(job.out)])
+    requests: dict[str, Request] = {}
+    left = set(seed_ids)
+    for seed in islice(open_seeds(job.seeds), job.limits.seeds):
+        if seed.id in left:
+            _, stored = await replay_seed(parts, seed, archive.get)
+            requests |= {name: request for name, (_, request) in stored.asked.items()}
+            left.remove(seed.id)
+        if not left:
+            break
+    for model in parts.models.values():
+        await model.close()
+    return requests
