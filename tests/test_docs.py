@@ -1,5 +1,6 @@
 """The pages say what the code does."""
 
+import os
 import re
 import runpy
 import shlex
@@ -105,3 +106,18 @@ def test_the_topic_of_the_readme_is_what_its_job_makes(tmp_path, monkeypatch):
         [instruction] = [intent.instruction for intent in ferry.intents if intent.role == role]
         assert instruction in quoted
     assert all(passage.text.partition(".")[0] in quoted for passage in ferry.passages[:2])
+
+
+def test_the_page_of_the_library_says_what_python_does(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (REPO / "docs" / "library.md").read_text(), re.DOTALL)
+    (tmp_path / "examples").symlink_to(REPO / "examples", target_is_directory=True)
+    (tmp_path / "page.py").write_text("".join(blocks))
+    command = [sys.executable, "page.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(REPO)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "True 2"
+    assert lines[-2] == "2"
+    assert "out/none" in lines[-1]

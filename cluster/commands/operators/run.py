@@ -58,6 +58,7 @@ REMEDIES = {
     "model_error": "the model failed on them: `foil why` shows how, `foil run --retry-failed` asks again",
     "refused_request": "the provider refused them: `foil why` shows its words, `foil run --retry-failed` asks again",
     "recipe_error": "the recipe failed: `foil why` shows the error",
+    "validator_error": "a validator failed: `foil why` shows the error",
 }
 """What to do where a reason is behind many topics that were not accepted."""
 _BY_SOURCE = """
