@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foil.cluster.commands.arguments import JsonOption, OutArgument
-from foil.cluster.terminal import print_data, print_pages
+from foil.cluster.terminal import print_data, print_pages, say
 
 if TYPE_CHECKING:
     from foil.engine.requests import Request
@@ -41,8 +41,8 @@ def why(
     requests = _requests(job_file, out, topics[0]) if job_file else {}
     if as_json:
         prompts = {name: [[each.role, each.content] for each in one.messages] for name, one in requests.items()}
-        told = tree.to_json() | ({"prompts": prompts} if job_file else {})
-        print_data(json.dumps(told, ensure_ascii=False, default=str) + "\n")
+        whole = tree.to_json() | ({"prompts": prompts} if job_file else {})
+        print_data(json.dumps(whole, ensure_ascii=False, default=str) + "\n")
         return
     digits = None if full else short_id_digits(source)
     from foil.cluster.pages.topic_page import origin_page
@@ -63,4 +63,6 @@ def _requests(job_file: Path, out: Path, topic: Topic) -> dict[str, Request]:
     wanted = {call.request_id for call in topic.calls}
     if wanted and not wanted & found.keys():
         raise UsageError(f"{job_file} did not ask what made topic {topic.id}: give the job of {out} as it was then")
+    if missing := len(wanted - found.keys()):
+        say(f"{missing} of {len(wanted)} prompts cannot be made again: replies that they follow are not in the journal")
     return {name: request for name, request in found.items() if name in wanted}
