@@ -92,16 +92,16 @@ def _candidates(text: str, answer: type[BaseModel]) -> Iterator[str]:
     stripped = text.strip()
     if stripped.startswith("{") and stripped.endswith("}"):
         yield stripped
-    said = re.split(_ENDED, text)[-1]
-    yield from reversed(_FENCE.findall(said))
-    objects = list(_objects(said))
+    reply = re.split(_ENDED, text)[-1]
+    yield from reversed(_FENCE.findall(reply))
+    objects = list(_objects(reply))
     yield from reversed(objects)
     yield from map(json.dumps, reversed([inner for each in objects for inner in _inner_objects(json.loads(each))]))
-    mended = lenient_objects(said)
+    mended = lenient_objects(reply)
     yield from map(json.dumps, reversed(mended))
     yield from map(json.dumps, reversed([inner for each in mended for inner in _inner_objects(each)]))
     if getattr(answer, "READS_CUT", False) and not objects:
-        yield from _closed(said)
+        yield from _closed(reply)
 
 
 def _closed(text: str) -> Iterator[str]:

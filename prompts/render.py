@@ -326,9 +326,9 @@ def _is_plain_key(key: nodes.Node) -> bool:
 
 
 def _has_plain_arguments(node: nodes.Filter) -> bool:
-    named = node.kwargs or node.dyn_args or node.dyn_kwargs
+    has_keywords = node.kwargs or node.dyn_args or node.dyn_kwargs
     plain = node.name == "join" or all(isinstance(argument, nodes.Const) for argument in node.args)
-    return not named and plain and len(node.args) <= _FILTERS[node.name]
+    return not has_keywords and plain and len(node.args) <= _FILTERS[node.name]
 
 
 def _count_steps(tree: nodes.Template) -> None:

@@ -31,8 +31,8 @@ _OWN_FENCE = re.compile(r"< ?/?text-(?:[0-9a-f]{4,24}|example|CODE)>")
 
 def inert(text: str, limit: int | None = None) -> str:
     """The first `limit` characters, with a space inside every token of a chat format and every fence."""
-    shown = broken(_FENCE.sub("< ", _INVISIBLE.sub("", text[:limit])))
-    return shown + ("" if limit is None or len(text) <= limit else " [the rest is not shown]")
+    visible = broken(_FENCE.sub("< ", _INVISIBLE.sub("", text[:limit])))
+    return visible + ("" if limit is None or len(text) <= limit else " [the rest is not shown]")
 
 
 def fenced(text: str, code: str) -> str:

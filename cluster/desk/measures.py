@@ -119,7 +119,7 @@ def _share_table(table_id: str, title: str, words: str, shares: Sequence[JudgeSh
     rows: list[Row] = [
         {
             "judge": each.judge,
-            "what": each.what,
+            "what": each.measure,
             "count": each.share.count,
             "of": each.share.of,
             "share": each.share.count / each.share.of if each.share.of else None,

@@ -95,7 +95,7 @@ def by_occurrences(
     A value that stands in the text in another way may count.
     """
     return Detector(
-        lambda text, _, wanted: next((offset for value, offset in occurrences(text) if value == wanted), -1),
+        lambda text, _, target: next((offset for value, offset in occurrences(text) if value == target), -1),
         lambda text, _: dict.fromkeys(value for value, _offset in occurrences(text) if is_offered(value)),
         lambda text, _, value: bool(value) and value.lower() in _lower(text),
     )

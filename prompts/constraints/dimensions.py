@@ -227,8 +227,8 @@ def _is_code(unfenced: str) -> bool:
 def says_prose(code: str) -> bool:
     """Whether a line that is no code, comment or docstring has five words in a row, three of them no words of code."""
     lines = _DOCSTRING.sub("", code).splitlines()
-    told = (line for line in lines if not _COMMENT.match(line) and not count_code_lines(line))
-    return any(len(set(run[0].split()) - _CODE_WORDS) > 2 for line in told for run in _PROSE.finditer(line))
+    prose_lines = (line for line in lines if not _COMMENT.match(line) and not count_code_lines(line))
+    return any(len(set(run[0].split()) - _CODE_WORDS) > 2 for line in prose_lines for run in _PROSE.finditer(line))
 
 
 def _is_one_sentence(text: str) -> bool:

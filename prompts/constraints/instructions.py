@@ -137,9 +137,9 @@ def compose(rng: Random, constraints: Sequence[Constraint], length: Length, styl
 
 def _reason(rng: Random, constraint: Constraint, context: str) -> str:
     """A reason for the constraint that speaks of no other people and no other text than the context does, or ""."""
-    known = frozenset(CIRCLE.findall(context.lower()))
+    context_circles = frozenset(CIRCLE.findall(context.lower()))
     reasons = (constraint.reason(_variant(rng)) for _ in range(_TRIES))
-    return next((r for r in reasons if not context or known.issuperset(CIRCLE.findall(r.lower()))), "")
+    return next((r for r in reasons if not context or context_circles.issuperset(CIRCLE.findall(r.lower()))), "")
 
 
 def _variant(rng: Random) -> int:
@@ -152,8 +152,8 @@ def _demand(rng: Random, constraints: Sequence[Constraint], noun: str, frames: S
 
 def _demands(rng: Random, constraints: Sequence[Constraint], noun: str) -> list[str]:
     """One sentence a constraint."""
-    first, *others = constraints
-    return [_demand(rng, [first], noun), *(_demand(rng, [c], noun, _FURTHER_DEMANDS) for c in others)]
+    first, *further = constraints
+    return [_demand(rng, [first], noun), *(_demand(rng, [c], noun, _FURTHER_DEMANDS) for c in further)]
 
 
 def _exclusion(rng: Random, constraints: Sequence[Constraint], noun: str) -> str:

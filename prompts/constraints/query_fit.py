@@ -93,8 +93,8 @@ _SUBJECTS: tuple[Subject, ...] = (
 
 def families_for(query: str) -> frozenset[str]:
     """The families of prose that somebody with this query might ask for as well."""
-    asked = {family for family, words in _ASKED.items() if _words(words).search(query)}
-    return next((families for pattern, families in _SUBJECTS if pattern.search(query)), _OTHER) - asked
+    query_families = {family for family, words in _ASKED.items() if _words(words).search(query)}
+    return next((families for pattern, families in _SUBJECTS if pattern.search(query)), _OTHER) - query_families
 
 
 def asks_for_a_fact(query: str) -> bool:

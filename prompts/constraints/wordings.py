@@ -49,14 +49,14 @@ def load_wordings(text: str) -> Mapping[str, Wording]:
 
 
 def _read_entry(family: str, entry: Mapping[str, Any]) -> Wording:
-    known = (*_PHRASES, *_REASONS, "values")
-    unknown_parts = [part for part in entry if part not in known]
+    part_names = (*_PHRASES, *_REASONS, "values")
+    unknown_parts = [part for part in entry if part not in part_names]
     if unknown_parts:
-        raise UsageError(f"wordings of {family!r}: unknown part {unknown_parts[0]!r}; use {', '.join(known)}")
-    missing_parts = [part for part in known[:-1] if not entry.get(part)]
+        raise UsageError(f"wordings of {family!r}: unknown part {unknown_parts[0]!r}; use {', '.join(part_names)}")
+    missing_parts = [part for part in part_names[:-1] if not entry.get(part)]
     if missing_parts:
         raise UsageError(f"wordings of {family!r}: no phrases under `{missing_parts[0]}`")
-    parts = {part: tuple(_sentences(entry[part])) for part in known[:-1]}
+    parts = {part: tuple(_sentences(entry[part])) for part in part_names[:-1]}
     for phrase in (phrase for phrases in parts.values() for phrase in phrases):
         if set(_SLOT.findall(phrase)) - {"{x}"}:
             raise UsageError(f"wordings of {family!r}: unknown slot in {phrase!r}; the only slot is {{x}}")

@@ -30,9 +30,9 @@ def evidence_from(sources: Iterable[SourcePassage]) -> Evidence:
 
 def evidence_of_view(source: SourcePassage, labels: Sequence[str]) -> Evidence:
     """What answers the query of a view of a negative: its core blocks, or, without any, the first block kept."""
-    kept = [block for block in source.blocks if block.label in labels]
-    core = tuple(_opening(block.text) for block in kept if block.core)
-    return (core or tuple(_opening(block.text) for block in kept[:1]),)
+    view_blocks = [block for block in source.blocks if block.label in labels]
+    core = tuple(_opening(block.text) for block in view_blocks if block.core)
+    return (core or tuple(_opening(block.text) for block in view_blocks[:1]),)
 
 
 def dump_evidence(evidence: Sequence[Sequence[str]]) -> str:

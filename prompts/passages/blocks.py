@@ -257,8 +257,8 @@ _RESULTS = ("#### ", "A: ", "The answer is")
 def _calculates(text: str) -> bool:
     """Whether at least every second line or sentence is a calculation: one in an abstract makes no solution of it."""
     pieces = [piece for line in text.splitlines() for _, piece in _sentences(line)]
-    found = sum(FAMILIES["arithmetic"].detector.find(piece, {}, "") >= 0 for piece in pieces)
-    return found > 1 and len(pieces) <= 2 * found
+    calculations = sum(FAMILIES["arithmetic"].detector.find(piece, {}, "") >= 0 for piece in pieces)
+    return calculations > 1 and len(pieces) <= 2 * calculations
 
 
 def _pieces(text: str, kind: Kind) -> list[Block]:
@@ -306,8 +306,8 @@ def segment(
     kind = kind_of(passage)
     text = _shortened(passage.text, limit)
     pieces = _with_leads([b for b in _pieces(text, kind) if b.text.strip()], text) or [Block("", text)]
-    kept = pieces[:most_blocks]
-    texts = [b.text for b in kept]
+    used = pieces[:most_blocks]
+    texts = [b.text for b in used]
     core = _core(texts, query, answer, kind) if query else frozenset[int]()
     if answer:
         is_core_sure = bool(_giving(texts, answer, query))
@@ -319,11 +319,11 @@ def segment(
             label=f"{name}.{i + 1}",
             text=_shortened(b.text) if kind == "text" else b.text,
             core=i in core,
-            leans=i > 0 and b.header == kept[i - 1].header and leans(b.text),
+            leans=i > 0 and b.header == used[i - 1].header and leans(b.text),
         )
-        for i, b in enumerate(kept)
+        for i, b in enumerate(used)
     )
-    whole = len(text) == len(passage.text) and kept == pieces and 10 * len(join(blocks)) >= 9 * len(text.strip())
+    whole = len(text) == len(passage.text) and used == pieces and 10 * len(join(blocks)) >= 9 * len(text.strip())
     return SourcePassage(name, passage, blocks, whole, kind, is_core_sure)
 
 
@@ -413,8 +413,8 @@ def may_answer(query: str, passage: Passage) -> bool:
 
 
 def _has_words(query: str, passage: Passage, least: float) -> bool:
-    said = stems(f"{passage.title}\n{passage.text}")
-    return kind_of(passage) not in _PROSE or len(stems(query) & said) >= least
+    text_stems = stems(f"{passage.title}\n{passage.text}")
+    return kind_of(passage) not in _PROSE or len(stems(query) & text_stems) >= least
 
 
 def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozenset[int]:
@@ -433,15 +433,15 @@ def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozense
 
 def _is_sure(core: str, text: str, query: str) -> bool:
     """Whether the core has all of the query that the text has, or the amount asked for near a word of the query."""
-    asked, said = stems(query), stems(core)
-    gives_amount = bool(_ASKS_AMOUNT.search(query) and _AMOUNT.search(core) and asked & said)
-    return gives_amount or asked & stems(text) <= said
+    query_stems, core_stems = stems(query), stems(core)
+    gives_amount = bool(_ASKS_AMOUNT.search(query) and _AMOUNT.search(core) and query_stems & core_stems)
+    return gives_amount or query_stems & stems(text) <= core_stems
 
 
-def _with_supports(texts: Sequence[str], kept: frozenset[int]) -> frozenset[int]:
+def _with_supports(texts: Sequence[str], indices: frozenset[int]) -> frozenset[int]:
     """The kept blocks and those that they lean on."""
-    needed = {i - 1 for i in kept if i and leans(texts[i])} - kept
-    return _with_supports(texts, kept | needed) if needed else kept
+    needed = {i - 1 for i in indices if i and leans(texts[i])} - indices
+    return _with_supports(texts, indices | needed) if needed else indices
 
 
 def _answering(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozenset[int]:
@@ -451,13 +451,13 @@ def _answering(texts: Sequence[str], query: str, answer: str, kind: Kind) -> fro
         return always | known_answer
     scores = _match(texts, query)
     best = max(range(len(texts)), key=lambda i: (scores[i], -i))
-    kept = {best}
+    core = {best}
     if best + 1 < len(texts) and (len(texts[best]) < _HEADING or texts[best].endswith("?")):
-        kept.add(best + 1)
+        core.add(best + 1)
     if len(texts) >= 4:
         beside = [i for i in (best - 1, best + 1) if 0 <= i < len(texts)]
-        kept.add(max(beside, key=lambda i: (scores[i], -i)))
-    return always | kept
+        core.add(max(beside, key=lambda i: (scores[i], -i)))
+    return always | core
 
 
 def _giving(texts: Sequence[str], answer: str, query: str) -> frozenset[int]:
@@ -465,18 +465,18 @@ def _giving(texts: Sequence[str], answer: str, query: str) -> frozenset[int]:
 
     None where the passage shares no figure and fewer than two words with the answer, those of the query not counted.
     """
-    said = [_said(text) for text in texts]
-    spoken, asked = frozenset().union(*said), _said(query)
-    kept = {next((i for i, text in enumerate(texts) if answer in text), -1)} - {-1}
-    if not kept and sum(map(_weight, (_said(answer) - asked) & spoken)) < 2:
+    text_words = [_said(text) for text in texts]
+    spoken, query_words = frozenset().union(*text_words), _said(query)
+    chosen = {next((i for i, text in enumerate(texts) if answer in text), -1)} - {-1}
+    if not chosen and sum(map(_weight, (_said(answer) - query_words) & spoken)) < 2:
         return frozenset()
-    wanted = asked if kept else asked | _said(answer)
-    missing = (wanted & spoken).difference(*(said[i] for i in kept))
+    needed_words = query_words if chosen else query_words | _said(answer)
+    missing = (needed_words & spoken).difference(*(text_words[i] for i in chosen))
     while missing:
-        best = max(range(len(texts)), key=lambda i: (sum(map(_weight, missing & said[i])), -i))
-        kept.add(best)
-        missing -= said[best]
-    return frozenset(kept)
+        best = max(range(len(texts)), key=lambda i: (sum(map(_weight, missing & text_words[i])), -i))
+        chosen.add(best)
+        missing -= text_words[best]
+    return frozenset(chosen)
 
 
 def _said(text: str) -> frozenset[str]:
@@ -489,11 +489,11 @@ def _weight(word: str) -> int:
 
 def _match(texts: Sequence[str], query: str) -> list[float]:
     """How well each text answers: shared words, and whether it has the kind of thing that the query asks for."""
-    wanted = stems(query)
+    query_stems = stems(query)
     amount, meaning = _ASKS_AMOUNT.search(query), _ASKS_MEANING.search(query)
     scores = []
     for i, text in enumerate(texts):
-        score = float(len(wanted & stems(text)))
+        score = float(len(query_stems & stems(text)))
         score += 1.5 if amount and _AMOUNT.search(text) else 0.0
         score += 1.0 if meaning and not amount and _MEANING.search(text) else 0.0
         scores.append(score + (0.5 if i == 0 else 0.0))

@@ -48,8 +48,8 @@ class SeedMaterial:
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """The texts of strangers that prompts of this seed may show."""
-        shown = (*self.positive_passages, *self.negative_passages)
-        texts = (text for passage in shown for text in (passage.title, passage.text))
+        passages = (*self.positive_passages, *self.negative_passages)
+        texts = (text for passage in passages for text in (passage.title, passage.text))
         return (self.seed.query, *self.seed.attributes.values(), *texts)
 
     @cached_property
@@ -73,12 +73,12 @@ def build_material(
     longer code is left out.
     At most `negatives` negatives are kept, of each the first `passage_chars` characters.
     """
-    found = _positives_of(seed)
+    passages = _positives_of(seed)
     room = passage_chars if shorten else None
-    usable = [passage for passage in found if not flaw_of(passage) and not _is_cut_off(passage, room)]
+    usable = [passage for passage in passages if not flaw_of(passage) and not _is_cut_off(passage, room)]
     positives = sorted(usable, key=lambda passage: not may_answer(seed.query, passage))[:most_positives]
     if not positives:
-        flaw = flaw_of(found[0]) or f"{len(found[0].text)} characters of code, which is never cut to {room}"
+        flaw = flaw_of(passages[0]) or f"{len(passages[0].text)} characters of code, which is never cut to {room}"
         raise Rejected("unreadable", f"no relevant passage can be used as it stands: {flaw}")
     answer = seed.attributes.get("answer_sentence", "") or seed.attributes.get("answer", "")
     return SeedMaterial(
@@ -96,13 +96,13 @@ def _is_cut_off(passage: Passage, room: int | None) -> bool:
     return room is not None and len(passage.text) > room and kind_of(passage) == "code"
 
 
-def _looked_at(others: Sequence[Passage], count: int) -> Sequence[Passage]:
+def _looked_at(negatives: Sequence[Passage], count: int) -> Sequence[Passage]:
     """The first negatives; half of them, if none of these has one, such as are known to answer a query of their own."""
-    first, half = others[:count], count // 2
+    first, half = negatives[:count], count // 2
     if any(p.attributes.get("query") or p.title for p in first):
         return first
-    known = [p for p in others[count:] if p.attributes.get("query")][:half]
-    return [*first[: count - len(known)], *known]
+    with_queries = [p for p in negatives[count:] if p.attributes.get("query")][:half]
+    return [*first[: count - len(with_queries)], *with_queries]
 
 
 def non_relevant(seed: Seed) -> list[Passage]:

@@ -92,8 +92,8 @@ class DualView:
             raise Rejected("no_instruction_negative", "none of the seed's negatives has the role instruction_negative")
         writer = ContrastWriter(material, ask, self._settings.checks, frames=self._settings.frames)
         writer.marks.update(mark for mark in seed.attributes.get("marks", "").split(", ") if mark)
-        shown = [cut_passage(p, self._settings.passage_chars) for p in (d_minus, d_plus)]
-        questions = await writer.questions(*shown)
+        passages = [cut_passage(p, self._settings.passage_chars) for p in (d_minus, d_plus)]
+        questions = await writer.questions(*passages)
         demands = Demands(questions.answered[:MOST_DEMANDS])
         if not demands.demands:  # what only d+ tells is then what is not wanted
             demands = Demands((), questions.open[:1])
@@ -142,16 +142,16 @@ def seed_of(topic: Topic) -> Seed:
     instructed = next((i for i in topic.intents if i.role == "instructed"), topic.intents[0])
     labels = {(j.intent_id, j.passage_id): j.relevance for j in topic.judgments}
     original = next((i for i in topic.intents if not i.instruction and i.query == instructed.query), instructed)
-    wanted = [p for p in topic.passages if labels.get((instructed.id, p.id), 0) > 0]
+    positives = [p for p in topic.passages if labels.get((instructed.id, p.id), 0) > 0]
     unwanted = [p for p in topic.passages if labels.get((instructed.id, p.id), 0) < 0]
     excluded = [p for p in unwanted if p.role == "instruction_negative"]
-    others = [p for p in topic.passages if p not in excluded and labels.get((original.id, p.id), 0) < 0]
+    query_negatives = [p for p in topic.passages if p not in excluded and labels.get((original.id, p.id), 0) < 0]
     return Seed(
         id=topic.seed_id,
         corpus=topic.corpus,
         query=instructed.query,
-        positives=tuple(wanted),
-        negatives=(*excluded, *others),
+        positives=tuple(positives),
+        negatives=(*excluded, *query_negatives),
         licence=topic.licence,
         redistributable=topic.redistributable,
         attributes={

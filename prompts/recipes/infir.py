@@ -70,15 +70,15 @@ class Infir:
         material = writing_material(seed, passage_chars=settings.passage_chars)
         writer = ContrastWriter(material, ask, settings.checks, frames=settings.frames)
         cell = cell_of(material.number("infir"), settings.lengths)
-        wanted, other = contrast_of(await writer.questions(material.positive), material, cell)
+        demands_plus, demands_minus = contrast_of(await writer.questions(material.positive), material, cell)
         narrative = seed.attributes.get("narrative", "") if settings.narrative_as_instruction else ""
-        i_plus = narrative.strip() or await writer.instruction(wanted, cell)
-        i_minus = await writer.instruction(other, cell, poisoned=True, unlike=i_plus)
+        i_plus = narrative.strip() or await writer.instruction(demands_plus, cell)
+        i_minus = await writer.instruction(demands_minus, cell, poisoned=True, unlike=i_plus)
         q_minus = await writer.other_query(i_plus)
-        first = PassageTask("instruction_negative", seed.query, other.demands, wanted.demands)
+        first = PassageTask("instruction_negative", seed.query, demands_minus.demands, demands_plus.demands)
         p1 = await writer.passage(first, [])
-        p2 = await writer.passage(PassageTask("query_negative", q_minus, wanted.demands, (seed.query,)), [p1])
-        intents = _Intents(i_plus, i_minus, q_minus, wanted, other)
+        p2 = await writer.passage(PassageTask("query_negative", q_minus, demands_plus.demands, (seed.query,)), [p1])
+        intents = _Intents(i_plus, i_minus, q_minus, demands_plus, demands_minus)
         return [_build(writer, intents, p1, p2, settings.distractors)]
 
 
@@ -89,8 +89,8 @@ class _Intents:
     i_plus: str
     i_minus: str
     q_minus: str
-    wanted: Demands
-    other: Demands
+    demands_plus: Demands
+    demands_minus: Demands
 
 
 def _build(writer: ContrastWriter, intents: _Intents, p1: Passage, p2: Passage, distractors: int) -> Topic:
@@ -101,12 +101,12 @@ def _build(writer: ContrastWriter, intents: _Intents, p1: Passage, p2: Passage, 
     original = topic.add_intent("original")
     topic.judge(original, "seed", (p_plus, 1), *((p, -1) for p in negatives))
     topic.judge(original, "construction", (p1, 1), (p2, -1))
-    instructed = topic.add_intent("instructed", intents.i_plus, demands=dump_demands(*intents.wanted))
+    instructed = topic.add_intent("instructed", intents.i_plus, demands=dump_demands(*intents.demands_plus))
     topic.judge(instructed, "construction", (p_plus, 1), (p1, -1), (p2, -1))
-    poisoned = topic.add_intent("poisoned_instruction", intents.i_minus, demands=dump_demands(*intents.other))
+    poisoned = topic.add_intent("poisoned_instruction", intents.i_minus, demands=dump_demands(*intents.demands_minus))
     topic.judge(poisoned, "construction", (p_plus, -1), (p1, 1))
     other_query = topic.add_intent(
-        "poisoned_query", intents.i_plus, intents.q_minus, demands=dump_demands(*intents.wanted)
+        "poisoned_query", intents.i_plus, intents.q_minus, demands=dump_demands(*intents.demands_plus)
     )
     topic.judge(other_query, "construction", (p_plus, -1), (p2, 1))
     return topic.build(rows="inf_ir", **writer.topic_attributes())

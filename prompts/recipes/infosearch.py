@@ -161,9 +161,9 @@ class _DimensionWriter:
         conditions = await self._conditions()
         passages: dict[str, Passage] = {}
         for condition in conditions if len(conditions) > 1 else ():
-            others = [c for c in conditions if c != condition]
+            rest = [c for c in conditions if c != condition]
             try:
-                passages[condition] = self._corpus_passage(condition, others) or await self._rewrite(condition, others)
+                passages[condition] = self._corpus_passage(condition, rest) or await self._rewrite(condition, rest)
             except (FaultyReply, UnreadableReplyError) as fault:
                 self.dropped.append(f"{condition}: {problem_of(fault)}")
         return passages
@@ -202,13 +202,13 @@ class _DimensionWriter:
         """The condition and its reversal, over all passages."""
         question = (f"Is it {describe(self._dimension, row.condition)}?",)
         judge = "rule" if self._dimension in EXACT_DIMENSIONS else "construction"
-        known = {"dimension": self._dimension, "condition": row.condition}
-        asked = f"{row.question} {row.wording.condition.strip()}"
-        denied = f"{row.question} {row.wording.reversal.strip()}"
-        wanted = {**known, "demands": dump_demands(question)}
-        unwanted = {**known, "demands": dump_demands((), question)}
-        instructed = builder.add_intent("instructed", asked, attributes=wanted)
-        reversed_intent = builder.add_intent("reversed", denied, attributes=unwanted)
+        shared = {"dimension": self._dimension, "condition": row.condition}
+        instruction = f"{row.question} {row.wording.condition.strip()}"
+        reversal = f"{row.question} {row.wording.reversal.strip()}"
+        attributes = {**shared, "demands": dump_demands(question)}
+        reversed_attributes = {**shared, "demands": dump_demands((), question)}
+        instructed = builder.add_intent("instructed", instruction, attributes=attributes)
+        reversed_intent = builder.add_intent("reversed", reversal, attributes=reversed_attributes)
         for intent, sign in ((instructed, 1), (reversed_intent, -1)):
             builder.judge(intent, judge, *((p, sign if p is row.passage else -sign) for p in passages))
             builder.judge(intent, "construction", (negative, -1))
@@ -241,21 +241,21 @@ class _DimensionWriter:
         news = stems(word) - stems(self._query)
         return bool(news) and any(meets("keyword", word, p) for p in self._material.positives)
 
-    def _corpus_passage(self, condition: str, others: Sequence[str]) -> Passage | None:
+    def _corpus_passage(self, condition: str, rest: Sequence[str]) -> Passage | None:
         """A positive that meets this condition and no other, as it is."""
         for passage in self._material.positives:
             if self._dimension in EXACT_DIMENSIONS:
-                fits = self._meets_only(passage, condition, others)
+                fits = self._meets_only(passage, condition, rest)
             else:
                 fits = passage.attributes.get(self._dimension) == condition
             if fits:
                 return replace(passage, attributes={**passage.attributes, **self._labels(condition)})
         return None
 
-    async def _rewrite(self, condition: str, others: Sequence[str]) -> Passage:
+    async def _rewrite(self, condition: str, rest: Sequence[str]) -> Passage:
         """The first positive rewritten. Raises FaultyReply where no turn meets the condition."""
         base = self._material.positive
-        unwanted = [describe("keyword", other) for other in others] if self._dimension == "keyword" else []
+        unwanted = [describe("keyword", each) for each in rest] if self._dimension == "keyword" else []
         prompt = load("infosearch/rewrite").render(
             self._material.code,
             query=self._query,
@@ -274,7 +274,7 @@ class _DimensionWriter:
         text = await self._stages.text(
             writing(prompt, self._room(condition, len(base.text.split()))),
             "passage_writer",
-            lambda text: self._rewrite_problems(passage_of(text), condition, others),
+            lambda text: self._rewrite_problems(passage_of(text), condition, rest),
             keeps_fences=self._dimension == "format",
         )
         return passage_of(text)
@@ -284,20 +284,20 @@ class _DimensionWriter:
         short = {"sentence": 2 * SENTENCE_WORDS[1], "paragraph": 2 * PARAGRAPH_WORDS[1]}
         return short[condition] if self._dimension == "length" and condition in short else _ARTICLE_WORDS + 2 * words
 
-    def _rewrite_problems(self, passage: Passage, condition: str, others: Sequence[str]) -> Iterator[Problem]:
-        wanted = describe(self._dimension, condition)
-        if self._dimension in EXACT_DIMENSIONS and not self._meets_only(passage, condition, others):
+    def _rewrite_problems(self, passage: Passage, condition: str, rest: Sequence[str]) -> Iterator[Problem]:
+        description = describe(self._dimension, condition)
+        if self._dimension in EXACT_DIMENSIONS and not self._meets_only(passage, condition, rest):
             measured = f"It has {count_words(passage.text)} words and {passage.text.count(chr(10)) + 1} lines."
-            advice = f"It is not {wanted}. {measured if self._dimension == 'length' else ''}".strip()
+            advice = f"It is not {description}. {measured if self._dimension == 'length' else ''}".strip()
             yield Problem("condition_not_met", f"{self._dimension} {condition!r} is not what was written", advice)
         answer = figures_in(self._material.seed.attributes.get("answer", ""))
         lost = sorted((answer & figures_in(self._material.positive.text)) - figures_in(passage.text))
         if lost and self._dimension != "language":
             yield Problem("answer_lost", f"the passage lacks {lost[0]}", f"The answer is lost: say {lost[0]} as well.")
 
-    def _meets_only(self, passage: Passage, condition: str, others: Sequence[str]) -> bool:
+    def _meets_only(self, passage: Passage, condition: str, rest: Sequence[str]) -> bool:
         return meets(self._dimension, condition, passage) and not any(
-            meets(self._dimension, other, passage) for other in others
+            meets(self._dimension, each, passage) for each in rest
         )
 
     def _labels(self, condition: str) -> dict[str, str]:
@@ -319,11 +319,11 @@ class _DimensionWriter:
             return self._query
 
     def _question_problems(self, text: str) -> Iterator[Problem]:
-        own, said = stems(self._query), stems(text)
+        query_stems, text_stems = stems(self._query), stems(text)
         if missing := sorted(figures_in(self._query) ^ figures_in(text)):
             advice = f"The numbers of the query stay as they are: {missing[0]} does not."
             yield Problem("query_changed", f"{text!r} has other numbers than the query", advice)
-        elif own and 2 * len(own & said) < len(own):
+        elif query_stems and 2 * len(query_stems & text_stems) < len(query_stems):
             advice = "It asks for something else. Keep the words that say what is sought."
             yield Problem("query_changed", f"{text!r} has few of the query's words", advice)
 
@@ -374,8 +374,8 @@ class _DimensionWriter:
         answer = figures_in(self._material.seed.attributes.get("answer", "")) - figures_in(self._query)
 
         def problems(text: str) -> Iterator[Problem]:
-            if said := sorted(answer & figures_in(text)):
-                yield Problem("answers_query", f"the passage says {said[0]!r}", f"It gives the answer, {said[0]}.")
+            if leak := sorted(answer & figures_in(text)):
+                yield Problem("answers_query", f"the passage says {leak[0]!r}", f"It gives the answer, {leak[0]}.")
 
         return Passage(
             await self._stages.text(writing(prompt, 3 * words), "passage_writer", problems), "query_negative"

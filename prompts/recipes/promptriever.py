@@ -83,27 +83,27 @@ class Promptriever:
         cell = cell_of(material.number("promptriever"), settings.lengths, settings.styles)
         writer = ContrastWriter(material, ask, settings.checks, frames=settings.frames)
         questions = await writer.questions(material.positive)
-        wanted, other = contrast_of(questions, material, cell)
-        instruction = await writer.instruction(wanted, cell)
+        demands, opposite = contrast_of(questions, material, cell)
+        instruction = await writer.instruction(demands, cell)
         topic = _Topic(material, writer)
-        for task in _tasks(wanted, questions.open or other.demands, seed.query, settings):
+        for task in _tasks(demands, questions.open or opposite.demands, seed.query, settings):
             await topic.write(task)
-        return [topic.build(instruction, wanted, cell, settings)]
+        return [topic.build(instruction, demands, cell, settings)]
 
 
 def _tasks(
-    wanted: Demands, open_questions: Sequence[str], query: str, settings: PromptrieverSettings
+    demands: Demands, open_questions: Sequence[str], query: str, settings: PromptrieverSettings
 ) -> list[PassageTask]:
     """The positive, then the negatives, each failing in a way of its own (section 2.2): what the instruction wants it
     leaves out, or what the instruction bans it tells. Without a demand only the second is a way to fail."""
-    tasks = [PassageTask("generated_positive", query, wanted.demands, wanted.bans)] if settings.positive else []
+    tasks = [PassageTask("generated_positive", query, demands.demands, demands.bans)] if settings.positive else []
     ways: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
-    if wanted.demands:
-        ways.append(("omission", wanted.demands[1:], wanted.demands[:1]))
-    if wanted.bans:
-        ways.append(("mentions_excluded", (*wanted.demands, *wanted.bans), ()))
-    if wanted.demands:
-        ways += [("different_interpretation", (question,), wanted.demands) for question in open_questions]
+    if demands.demands:
+        ways.append(("omission", demands.demands[1:], demands.demands[:1]))
+    if demands.bans:
+        ways.append(("mentions_excluded", (*demands.demands, *demands.bans), ()))
+    if demands.demands:
+        ways += [("different_interpretation", (question,), demands.demands) for question in open_questions]
     for category, must, must_not in ways[: settings.candidates]:
         tasks.append(PassageTask("instruction_negative", query, must, must_not, category))
     return tasks
@@ -124,7 +124,7 @@ class _Topic:
         except (FaultyReply, UnreadableReplyError) as fault:
             self._dropped.append(f"{task.category or task.role}: {problem_of(fault)}")
 
-    def build(self, instruction: str, wanted: Demands, cell: GridCell, settings: PromptrieverSettings) -> Topic:
+    def build(self, instruction: str, demands: Demands, cell: GridCell, settings: PromptrieverSettings) -> Topic:
         """The matrix of the method."""
         material, topic = self._material, TopicBuilder(Promptriever.name, self._material.seed)
         topic.add_passages(material.positive)
@@ -139,7 +139,7 @@ class _Topic:
         instructed = topic.add_intent(
             "instructed",
             instruction,
-            demands=dump_demands(*wanted),
+            demands=dump_demands(*demands),
             length_format=length_of(instruction),
             style=cell.style,
         )

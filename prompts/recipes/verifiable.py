@@ -134,7 +134,7 @@ def _topic(material: SeedMaterial, choices: Choices, most_negatives: int) -> Top
     written.instruction.check(d_plus, d_minus)
     written.reverse.check(d_minus, d_plus)
     written.poison.check(d_minus, d_plus)
-    p2 = [written.other.passage] if written.other else []
+    p2 = [written.other_query.passage] if written.other_query else []
     builder.add_passages(*p2)
     negatives = builder.add_new(non_relevant(material.seed), max(0, most_negatives - len(p2)))
 
@@ -155,7 +155,7 @@ def _topic(material: SeedMaterial, choices: Choices, most_negatives: int) -> Top
     poisoned = intent("poisoned_instruction", written.poison)
     for view, sign in ((instructed, 1), (second_view, -1), (poisoned, -1)):
         builder.judge(view, "rule", (d_plus, sign), (d_minus, -sign))
-    if written.other:
-        other = intent("poisoned_query", written.instruction, written.other.query, written.other.evidence)
-        builder.judge(other, "construction", (written.other.passage, 1), (d_plus, -1))
+    if match := written.other_query:
+        poisoned_query = intent("poisoned_query", written.instruction, match.query, match.evidence)
+        builder.judge(poisoned_query, "construction", (match.passage, 1), (d_plus, -1))
     return builder.build(rows="dual_view,inf_ir" if p2 else "dual_view")

@@ -82,7 +82,7 @@ class WrittenTopic:
     instruction: WordedInstruction
     reverse: WordedInstruction
     poison: WordedInstruction
-    other: OtherQueryMatch | None
+    other_query: OtherQueryMatch | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class TopicWriter:
             instruction=self._instruction(instruction, length, style, kind),
             reverse=self._instruction(reverse, length, style, kind),
             poison=self._instruction(poison, self._another(LENGTHS, length), self._another(STYLES, style), kind),
-            other=match,
+            other_query=match,
         )
 
     def _another(self, options: Sequence[T], excluded: T) -> T:
@@ -173,7 +173,7 @@ class TopicWriter:
         return WordedInstruction(tuple(constraints), compose(self._rng, constraints, length, style, kind))
 
 
-def _with_denial(demands: Sequence[Constraint], others: Sequence[Constraint]) -> list[Constraint]:
+def _with_denial(demands: Sequence[Constraint], opposite: Sequence[Constraint]) -> list[Constraint]:
     """The demands and the denial of one that the other side meets, if it is of another family."""
     families = {c.family for c in demands}
-    return [*demands, *denials([c for c in others if c.family not in families][:1])]
+    return [*demands, *denials([c for c in opposite if c.family not in families][:1])]

@@ -126,15 +126,15 @@ class ViewPairFinder:
         What a chosen block leans on comes with the first of them; the others stay out where it is not there.
         """
         room = self._room - sum(len(b.text) + 1 for b in source.core_blocks)
-        kept: set[str] = set()
+        labels: set[str] = set()
         for block in (*_supports(source, chosen[:1]), *chosen):
             room -= len(block.text) + len(block.header) + 1
-            if room < 0 and kept:
+            if room < 0 and labels:
                 break
-            kept.add(block.label)
+            labels.add(block.label)
         own: list[str] = []
         for i, b in enumerate(source.blocks):
-            if b.core or (b.label in kept and not (b.leans and source.blocks[i - 1].label not in own)):
+            if b.core or (b.label in labels and not (b.leans and source.blocks[i - 1].label not in own)):
                 own.append(b.label)
         return View(blocks=tuple(own) or source.labels)
 
@@ -146,9 +146,9 @@ class ViewPairFinder:
         return ViewPair(first, second, d_plus, d_minus, (sources[0].kind, sources[1].kind), lead)
 
     def _two_positives(self, sources: Sequence[SourcePassage]) -> Iterator[ViewPair]:
-        for first, other in combinations(sources[:_POSITIVES], 2):
-            if first.kind == other.kind:
-                yield self._pair((first, other), self._opening(first), self._opening(other))
+        for first, second in combinations(sources[:_POSITIVES], 2):
+            if first.kind == second.kind:
+                yield self._pair((first, second), self._opening(first), self._opening(second))
 
     def _opening(self, source: SourcePassage) -> View:
         """A short passage and code stay whole; else its answering blocks and as many others as fit."""
@@ -202,12 +202,12 @@ class ViewPairFinder:
                 break
             offered = self._offers(family, full_text(d_plus), d_minus, d_plus.attributes)
             contrast = next((c for c in offered if 0 <= c.find_witness(d_plus) < VISIBLE), None)
-            if contrast is not None and not any(overlap(contrast, other) for other in contrasts):
+            if contrast is not None and not any(overlap(contrast, each) for each in contrasts):
                 contrasts.append(contrast)
         return contrasts[:count]
 
     def _offers(
-        self, family: str, text: str, other: Passage, attributes: Mapping[str, str] | None = None
+        self, family: str, text: str, rival: Passage, attributes: Mapping[str, str] | None = None
     ) -> Iterator[Constraint]:
         """Constraints of a family that the text shows and the other passage does not, plainly."""
         if family in _PROGRAMMING and (attributes or {}).get("library"):
@@ -217,7 +217,7 @@ class ViewPairFinder:
             values.sort(key=lambda v: self._rng.random() - (" " in v))
         for value in values:
             constraint = Constraint(family, value)
-            if family in _PHRASES and not (self._is_distinctive(value, other) and self.is_topical(value, text)):
+            if family in _PHRASES and not (self._is_distinctive(value, rival) and self.is_topical(value, text)):
                 continue
             if family in _PHRASES and not self._is_beside_the_answer(value):
                 continue
@@ -227,12 +227,12 @@ class ViewPairFinder:
                 continue  # a single word is seldom what somebody is after, unless it is a name
             if family in _METHODS | {"author"} and stems(value) & self._query_stems:  # it is what the problem is about
                 continue
-            if surely_broken([constraint], other):
+            if surely_broken([constraint], rival):
                 yield constraint
 
-    def _is_distinctive(self, phrase: str, other: Passage) -> bool:
+    def _is_distinctive(self, phrase: str, rival: Passage) -> bool:
         """Whether the other passage has none of the phrase's words, and the phrase is more than the query's subject."""
-        own, text = stems(phrase), full_text(other)
+        own, text = stems(phrase), full_text(rival)
         return bool(own) and not own & stems(text) and not own <= self._query_stems and not _has_initials(text, phrase)
 
     def is_topical(self, phrase: str, text: str) -> bool:
@@ -249,15 +249,15 @@ class ViewPairFinder:
             return False
         is_single_noun = " " not in phrase and phrase == folded
         said_twice = not is_single_noun and fold_text(text).count(folded) > 1
-        return said_twice or sum(folded in known for known in self._folded) > 1
+        return said_twice or sum(folded in folded_text for folded_text in self._folded) > 1
 
     def _is_beside_the_answer(self, phrase: str) -> bool:
         """Whether a text on something else says it too, and one relevant passage alone: what several say may be the
         answer.
         """
         folded, relevant = fold_text(phrase), len(self._all_positives)
-        said = [folded in known for known in self._folded]
-        return any(said[relevant:]) and sum(said[:relevant]) < 2
+        has_phrase = [folded in folded_text for folded_text in self._folded]
+        return any(has_phrase[relevant:]) and sum(has_phrase[:relevant]) < 2
 
 
 def _is_abstract(attributes: Mapping[str, str] | None) -> bool:
@@ -286,12 +286,12 @@ def may_be_cut(source: SourcePassage) -> bool:
 def _supports(source: SourcePassage, chosen: Sequence[Block]) -> list[Block]:
     """The free blocks that a chosen one leans on, and those that these lean on."""
     by_label = {b.label: before for before, b in pairwise(source.blocks) if b.leans}
-    found = list(chosen)
-    for block in found:
+    blocks = list(chosen)
+    for block in blocks:
         before = by_label.get(block.label)
         if before is not None and not before.core:
-            found.append(before)
-    return found[len(chosen) :]
+            blocks.append(before)
+    return blocks[len(chosen) :]
 
 
 def overlap(first: Constraint, second: Constraint) -> bool:

@@ -112,13 +112,13 @@ async def ask_checked(
 
     Raises FaultyReply (a Rejected) after the last turn, Rejected at once where the policy says so.
     """
-    told = [WRITE_AGAIN]
+    corrections = [WRITE_AGAIN]
 
     def check(reply: A) -> A:
         mended = mend(reply)
-        found = [*_repeats_advice(mended, told), *problems(mended)]
-        grave = [p for p in found if _on_fail(policy, p) != "mark"]
-        told.extend(p.advice for p in grave)
+        faults = [*_repeats_advice(mended, corrections), *problems(mended)]
+        grave = [p for p in faults if _on_fail(policy, p) != "mark"]
+        corrections.extend(p.advice for p in grave)
         if not grave:
             return mended
         first = min(grave, key=lambda p: _GRAVITY.index(_on_fail(policy, p)))
@@ -127,14 +127,14 @@ async def ask_checked(
         usable = mended if _on_fail(policy, first) == "correct_or_mark" else None
         raise FaultyReply(first.reason, first.detail, "\n".join(p.advice for p in grave), usable)
 
-    taken = await ask(prompt, answer, role=role, check=check)
-    marks.update(p.reason for p in problems(taken))
-    return taken
+    answered = await ask(prompt, answer, role=role, check=check)
+    marks.update(p.reason for p in problems(answered))
+    return answered
 
 
-def _repeats_advice(reply: BaseModel, told: Iterable[str]) -> Iterator[Problem]:
+def _repeats_advice(reply: BaseModel, corrections: Iterable[str]) -> Iterator[Problem]:
     """A small model hands back the words by which it was corrected."""
-    for advice in told:
+    for advice in corrections:
         if any(_letters(advice) in _letters(text) for text in texts_of(reply)):
             yield Problem("echo", f"it repeats the correction {advice!r}", "Do not repeat this. Write the text itself.")
 
@@ -167,11 +167,11 @@ def text_problems(text: str, prompt: Prompt, echo_words: int | None = None) -> I
             yield Problem("speaks_of_task", text[:200], advice)
         else:
             yield Problem("refusal", text[:200], advice)
-    elif found := _SPEAKS_OF_TASK.search(text):
+    elif match := _SPEAKS_OF_TASK.search(text):
         yield Problem(
             "speaks_of_task",
-            f"it says {found[0]!r}",
-            f"It says {found[0]!r}, which whoever reads it later has never seen. Write the text itself.",
+            f"it says {match[0]!r}",
+            f"It says {match[0]!r}, which whoever reads it later has never seen. Write the text itself.",
         )
     if echo := echo_of(text, prompt, echo_words or ECHO_WORDS):
         yield Problem(
@@ -219,17 +219,17 @@ def problem_of(fault: FaultyReply | UnreadableReplyError) -> str:
     return f"{fault.reason}: {fault.detail}" if isinstance(fault, FaultyReply) else f"unreadable_reply: {fault}"
 
 
-def near_copy(text: str, others: Iterable[str], share: float = _NEAR_COPY) -> str:
+def near_copy(text: str, candidates: Iterable[str], share: float = _NEAR_COPY) -> str:
     """The first of the others with which the text shares more of its runs of three words; "" where there is none."""
-    return next((other for other in others if _shared(text, other) > share), "")
+    return next((candidate for candidate in candidates if _shared(text, candidate) > share), "")
 
 
-def _shared(text: str, other: str) -> float:
+def _shared(text: str, candidate: str) -> float:
     """The share of the shorter text's runs of three words that the other has too."""
-    runs, other_runs = _runs(text), _runs(other)
+    runs, other_runs = _runs(text), _runs(candidate)
     fewest = min(len(runs), len(other_runs))
     if fewest < _FEWEST_RUNS:
-        return float(_WORD.findall(text.lower()) == _WORD.findall(other.lower()))
+        return float(_WORD.findall(text.lower()) == _WORD.findall(candidate.lower()))
     return len(runs & other_runs) / fewest
 
 
@@ -239,14 +239,14 @@ def _runs(text: str) -> set[tuple[tuple[str, str], ...]]:
 
 def reaches(text: str, answer: str) -> bool:
     """Whether the result is among the numbers of the last line that has any; of another result, its last words."""
-    wanted = answer.replace(",", "").strip()
-    if not _NUMBER.fullmatch(wanted):
-        return wanted in text[-200:]
+    result = answer.replace(",", "").strip()
+    if not _NUMBER.fullmatch(result):
+        return result in text[-200:]
     lines = [numbers for line in text.splitlines() if (numbers := _NUMBER.findall(line.replace(",", "")))]
-    return bool(lines) and _same_number(wanted, lines[-1])
+    return bool(lines) and _same_number(result, lines[-1])
 
 
-def _same_number(wanted: str, numbers: Sequence[str]) -> bool:
-    if "/" in wanted:
-        return wanted in numbers
-    return any(abs(float(number) - float(wanted)) < 1e-9 for number in numbers if "/" not in number)
+def _same_number(result: str, numbers: Sequence[str]) -> bool:
+    if "/" in result:
+        return result in numbers
+    return any(abs(float(number) - float(result)) < 1e-9 for number in numbers if "/" not in number)

@@ -120,10 +120,10 @@ def contrast_of(questions: Questions, material: WritingMaterial, cell: GridCell)
     """
     number = material.number("demands")
     most = 1 if cell.length == "short" else 1 + number % MOST_DEMANDS
-    wanted, other = questions.answered[:most], questions.open[:most]
-    if cell.style == "negation" or not wanted:
-        return Demands(wanted, other[:1]), Demands(other, wanted[:1])
-    return Demands(wanted), Demands(other)
+    plus, minus = questions.answered[:most], questions.open[:most]
+    if cell.style == "negation" or not plus:
+        return Demands(plus, minus[:1]), Demands(minus, plus[:1])
+    return Demands(plus), Demands(minus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +149,12 @@ class ContrastWriter(Stages):
         super().__init__(material, ask, policy)
         self._frames = frames
 
-    async def questions(self, passage: Passage, other: Passage | None = None) -> Questions:
+    async def questions(self, passage: Passage, second: Passage | None = None) -> Questions:
         """Up to three questions that the passage answers besides the query, and as many that it leaves open; where
         there is an other passage, those that it answers."""
-        kind = "pair_questions" if other else "questions"
+        kind = "pair_questions" if second else "questions"
         material, example = self.material, self._example(kind)
-        sample = {"answered": example.demands, "open": (*example.demands_minus, *(() if other else example.bans))}
+        sample = {"answered": example.demands, "open": (*example.demands_minus, *(() if second else example.bans))}
         prompt = _template(kind).render(
             material.code,
             noun=material.noun,
@@ -162,7 +162,7 @@ class ContrastWriter(Stages):
             passage=passage.text,
             example=example,
             example_answer=canonical_json(sample),
-            **({"other": other.text} if other else {"title": passage.title}),
+            **({"other": second.text} if second else {"title": passage.title}),
         )
         return await self.answer(
             writing(prompt, 60, temperature=KEEPING_TEMPERATURE),
@@ -176,7 +176,7 @@ class ContrastWriter(Stages):
         """An instruction that asks for these demands; `unlike` is the other one of the topic."""
         material = self.material
         example = self._example(f"instruction {poisoned}", cell.style)
-        theirs = example.i_minus if poisoned else example.i_plus
+        instructions = example.i_minus if poisoned else example.i_plus
         prompt = _template("instruction").render(
             material.code,
             noun=material.noun,
@@ -188,7 +188,7 @@ class ContrastWriter(Stages):
             example=example,
             example_demands=example.demands_minus if poisoned else example.demands,
             example_bans=example.bans_minus if poisoned else example.bans,
-            example_instruction=theirs[cell.length],
+            example_instruction=instructions[cell.length],
         )
         try:
             written = await self.text(
@@ -205,7 +205,7 @@ class ContrastWriter(Stages):
             self.marks.add("other_length")
         return written
 
-    async def passage(self, task: PassageTask, others: Sequence[Passage]) -> Passage:
+    async def passage(self, task: PassageTask, siblings: Sequence[Passage]) -> Passage:
         """A passage that does what its task says; no copy of the others, nor a passage of the seed."""
         material, example = self.material, self._example(f"passage {task.role}")
         words = self._words()
@@ -227,11 +227,11 @@ class ContrastWriter(Stages):
         written = await self.text(
             writing(prompt, max(room, 120)),
             "passage_writer",
-            lambda text: self._passage_problems(text, task, others, words),
+            lambda text: self._passage_problems(text, task, siblings, words),
         )
         title, text = self._title_and_text(written)
-        known = {"language": material.language, "category": task.category}
-        return Passage(text, task.role, title=title, attributes={k: v for k, v in known.items() if v})
+        attributes = {"language": material.language, "category": task.category}
+        return Passage(text, task.role, title=title, attributes={k: v for k, v in attributes.items() if v})
 
     async def other_query(self, instruction: str) -> str:
         """Q-: another query, which P+ does not answer, and with which the instruction makes sense."""
@@ -279,10 +279,10 @@ class ContrastWriter(Stages):
             yield Problem(
                 "answers_question", f"the instruction states something and asks for nothing: {text[:80]!r}", advice
             )
-        said, known = stems(text), stems(self.material.seed.query)
+        text_stems, query_stems = stems(text), stems(self.material.seed.query)
         for question in (*demands.demands, *demands.bans):
-            asked = stems(question) - known or stems(question)
-            if asked and not asked & said:
+            question_stems = stems(question) - query_stems or stems(question)
+            if question_stems and not question_stems & text_stems:
                 advice = f"It does not {'ask for' if question in demands.demands else 'rule out'} this: {question}"
                 yield Problem("ignores_demand", f"it says nothing of: {question}", advice)
         query = fold_text(self.material.seed.query)
@@ -290,11 +290,11 @@ class ContrastWriter(Stages):
             yield Problem("repeats_query", "the instruction holds the query", "Do not repeat the query in it.")
 
     def _passage_problems(
-        self, written: str, task: PassageTask, others: Sequence[Passage], words: int
+        self, written: str, task: PassageTask, siblings: Sequence[Passage], words: int
     ) -> Iterator[Problem]:
         material = self.material
         _, text = self._title_and_text(written)
-        own = [*material.positives, *material.negatives, *others]
+        own = [*material.positives, *material.negatives, *siblings]
         if fold_text(text) in {fold_text(p.text) for p in own}:
             yield Problem(
                 "same_passage", f"it is a passage of the topic: {text[:80]!r}", "It is P1 again. Write another."
@@ -360,16 +360,16 @@ def _template(stage: str) -> PromptTemplate:
     return load(f"writing/{stage}")
 
 
-def _is_same_instruction(text: str, other: str, demands: Sequence[str]) -> bool:
+def _is_same_instruction(text: str, counterpart: str, demands: Sequence[str]) -> bool:
     """Whether it has most of the other's words, and of its own demands no word that the other lacks."""
-    own = stems(text) - stems(other)
-    alike = near_copy(text, [other]) or _alike(text, other) > _MOST_ALIKE
+    own = stems(text) - stems(counterpart)
+    alike = near_copy(text, [counterpart]) or _alike(text, counterpart) > _MOST_ALIKE
     return bool(alike) and not own & stems(" ".join(demands))
 
 
-def _alike(text: str, other: str) -> float:
+def _alike(text: str, counterpart: str) -> float:
     """The share of content words that two instructions have in common (Jaccard)."""
-    first, second = stems(text), stems(other)
+    first, second = stems(text), stems(counterpart)
     return len(first & second) / max(1, len(first | second))
 
 
@@ -392,12 +392,12 @@ def _example_text(example: TopicExample, role: PassageRole) -> str:
 def _mended_questions(reply: Questions, *, query: str, noun: str, prompt: Prompt) -> Questions:
     """The first three of each list that are questions, each once, none of them the query or the example's, or one that
     asks what the text does."""
-    seen = {fold_text(query)}
+    folded_questions = {fold_text(query)}
 
     def is_usable(question: str) -> bool:
         low, high = _QUESTION_WORDS
         is_question = question.endswith("?") and low <= len(question.split()) <= high
-        is_new = fold_text(question) not in seen and not _says_again(question, query)
+        is_new = fold_text(question) not in folded_questions and not _says_again(question, query)
         is_about_text = not _ABOUT_THE_TASK.search(question) and not _says_again(question, noun)
         return is_question and is_new and is_about_text and not echo_of(question, prompt, _QUESTION_ECHO)
 
@@ -406,7 +406,7 @@ def _mended_questions(reply: Questions, *, query: str, noun: str, prompt: Prompt
         for each in questions:
             question = re.sub(r"\.$", "?", " ".join(each.split()))
             if is_usable(question):
-                seen.add(fold_text(question))
+                folded_questions.add(fold_text(question))
                 good.append(question)
         return tuple(good[:MOST_QUESTIONS])
 
@@ -415,9 +415,9 @@ def _mended_questions(reply: Questions, *, query: str, noun: str, prompt: Prompt
 
 def _says_again(question: str, query: str) -> bool:
     """Whether a question has most of the query's content words, in whatever form, and no other."""
-    own, theirs = stems(question), stems(query)
-    known = all(any(one.startswith(each) or each.startswith(one) for each in theirs) for one in own)
-    return bool(own) and known and len(own) >= _AGAIN * len(theirs)
+    own, target = stems(question), stems(query)
+    is_covered = all(any(stem.startswith(each) or each.startswith(stem) for each in target) for stem in own)
+    return bool(own) and is_covered and len(own) >= _AGAIN * len(target)
 
 
 def _question_problems(reply: Questions) -> Iterator[Problem]:

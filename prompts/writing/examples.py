@@ -62,8 +62,8 @@ def examples_of(kind: str) -> Sequence[TopicExample]:
 
 def example_for(kind: Kind, number: int, style: str = "") -> TopicExample:
     """The example that a number draws; of those with this style, where one is given."""
-    drawn = [e for e in examples_of(kind) if style in ("", e.style)]
-    return drawn[number % len(drawn)]
+    examples = [e for e in examples_of(kind) if style in ("", e.style)]
+    return examples[number % len(examples)]
 
 
 @cache
@@ -78,10 +78,10 @@ def wording_example(number: int) -> Mapping[str, str]:
 
 
 def _example(record: Mapping[str, Any]) -> TopicExample:
-    made: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
-    made |= {name: _by_length(record[name]) for name in ("i_plus", "i_minus")}
-    made["negatives"] = tuple(NegativeExample(**each) for each in record["negatives"])
-    return TopicExample(**{field.name: made[field.name] for field in fields(TopicExample) if field.name in made})
+    values: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in record.items()}
+    values |= {name: _by_length(record[name]) for name in ("i_plus", "i_minus")}
+    values["negatives"] = tuple(NegativeExample(**each) for each in record["negatives"])
+    return TopicExample(**{field.name: values[field.name] for field in fields(TopicExample) if field.name in values})
 
 
 def _by_length(parts: Sequence[str]) -> dict[Length, str]:

@@ -46,9 +46,9 @@ def framed(demands: Demands, kind: str, number: int) -> str:
     parts = []
     for questions, frames, of_code in ((demands.demands, _WANTED, _YES), (demands.bans, _UNWANTED, _NO)):
         decided = [q for q in questions if kind == "code" and _YES_OR_NO.match(q) and " or " not in q]
-        for told, ways in (([q for q in questions if q not in decided], frames), (decided, of_code)):
-            if told:
-                parts.append(ways[number % len(ways)].format(_joined(told)))
+        for group, ways in (([q for q in questions if q not in decided], frames), (decided, of_code)):
+            if group:
+                parts.append(ways[number % len(ways)].format(_joined(group)))
     return " ".join(parts)
 
 

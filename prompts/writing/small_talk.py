@@ -40,7 +40,7 @@ def small_talk(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
     All but `speaks_as_model` are looked for at the beginning: an instruction may well say "I cannot use passages that".
     """
     beginning = text[:_SCANNED_CHARS]
-    found = [(reason, pattern.match(beginning)) for reason, pattern in _PATTERNS.items()]
-    for reason, match in [*found, ("speaks_as_model", _AS_MODEL.search(beginning))]:
+    matches = [(reason, pattern.match(beginning)) for reason, pattern in _PATTERNS.items()]
+    for reason, match in [*matches, ("speaks_as_model", _AS_MODEL.search(beginning))]:
         if match:
             yield reason, match.span()

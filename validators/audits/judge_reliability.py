@@ -28,26 +28,26 @@ class JudgeShare:
     """Of a judge's answers, those that ... `expected`: the share that chance alone would give, None where unknown."""
 
     judge: str
-    what: str
+    measure: str
     share: Share
     expected: float | None
 
 
 def canary_shares(rows: Iterable[JudgeRow]) -> list[JudgeShare]:
     """The canaries that each judge answered rightly, and those that its provider refused, by validator."""
-    right, asked, refused = Counter[str](), Counter[str](), Counter[str]()
+    right, total, refused = Counter[str](), Counter[str](), Counter[str]()
     for _, validator, reason, evidence in rows:
         if reason.startswith("canary_"):
             for judge, _choice in _facts(evidence).get("votes", ()):
                 name = f"{validator} by {judge}"
                 refused[name] += reason == "canary_refused"
-                asked[name] += reason != "canary_refused"
+                total[name] += reason != "canary_refused"
                 right[name] += reason == "canary_right"
-    found = [JudgeShare(name, "canaries right", wilson(right[name], asked[name]), None) for name in sorted(+asked)]
+    shares = [JudgeShare(name, "canaries right", wilson(right[name], total[name]), None) for name in sorted(+total)]
     for name in sorted(+refused):
-        share = wilson(refused[name], refused[name] + asked[name])
-        found.append(JudgeShare(name, "canaries that the provider refused", share, None))
-    return found
+        share = wilson(refused[name], refused[name] + total[name])
+        shares.append(JudgeShare(name, "canaries that the provider refused", share, None))
+    return shares
 
 
 def position_shares(rows: Iterable[JudgeRow]) -> list[JudgeShare]:
@@ -75,14 +75,14 @@ def position_shares(rows: Iterable[JudgeRow]) -> list[JudgeShare]:
 def _places(topic_id: str, validator: str, evidence: str) -> Iterator[tuple[str, int, int]]:
     """Judge, place of the passage chosen, and how many were shown, of each vote among three passages or more."""
     facts = _facts(evidence)
-    shown: list[str] = facts.get("shown", [])
-    if validator != "judge_scenarios" or len(shown) < 2:
+    passage_ids: list[str] = facts.get("shown", [])
+    if validator != "judge_scenarios" or len(passage_ids) < 2:
         return
     slots = Counter[str]()
     for judge, choice in facts.get("votes", ()):
         number = slots[judge]
         slots[judge] += 1
-        passages = [Passage("", "distractor", id=passage_id) for passage_id in shown]
+        passages = [Passage("", "distractor", id=passage_id) for passage_id in passage_ids]
         order = [p.id for p in shuffle_passages(passages, topic_id, facts["intent"], str(number))]
         if choice in order:
             yield f"{validator} by {judge}", order.index(choice), len(order)

@@ -46,15 +46,15 @@ class ItemMarks:
 def read_marks(path: Path, key: Key) -> list[ItemMarks]:
     """The marked items of a filled sheet. Raises UsageError that names the item, or that none is marked."""
     text = read_text(path, "the filled .jsonl or .txt form of the sheet")
-    found = dict[int, ItemMarks]()
+    items = dict[int, ItemMarks]()
     for number, marks in _json_marks(path, text) if path.suffix == ".jsonl" else _text_marks(text):
-        if number in found:
+        if number in items:
             raise _error(path, number, "it stands twice")
         if any(value for name, value in marks.items() if name != "remark"):
-            found[number] = _item_marks(path, number, marks, key)
-    if not found:
+            items[number] = _item_marks(path, number, marks, key)
+    if not items:
         raise UsageError(f"the sheet {path} has no marks yet; its first lines, or docs/curators.md, say how to mark")
-    return list(found.values())
+    return list(items.values())
 
 
 def marks_of(values: Mapping[str, str], number: int, key: Key) -> ItemMarks:

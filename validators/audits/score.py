@@ -77,21 +77,21 @@ class AuditScore:
 def audit_rows(audit: str, reader: str, marks: Iterable[ItemMarks], key: Key) -> Iterator[AuditRow]:
     """The rows of a run's view `audits`."""
     for item in marks:
-        known = key[str(item.number)]
-        for passage in known["passages"].values():
+        entry = key[str(item.number)]
+        for passage in entry["passages"].values():
             mark = item.passages[passage["id"]]
             yield AuditRow(
                 audit=audit,
                 reader=reader,
                 item=item.number,
-                topic_id=known["topic_id"],
-                seed_id=known["seed_id"],
-                intent_id=known["intent_id"],
+                topic_id=entry["topic_id"],
+                seed_id=entry["seed_id"],
+                intent_id=entry["intent_id"],
                 passage_id=passage["id"],
-                recipe=known["recipe"],
-                corpus=known["corpus"],
-                contrast=known["contrast"],
-                family=known["family"],
+                recipe=entry["recipe"],
+                corpus=entry["corpus"],
+                contrast=entry["contrast"],
+                family=entry["family"],
                 edited=passage["edited"],
                 label=passage["label"],
                 mark=1 if mark.relevant else -1,

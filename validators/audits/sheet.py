@@ -79,30 +79,30 @@ def draw_items(topics: Iterable[Topic], count: int, seed: int) -> list[AuditItem
 def items_of(key: Key, topics: Mapping[str, Topic], seed: int) -> list[AuditItem]:
     """The items of a sheet that was drawn with this seed, out of its key; one whose topic is gone is left out."""
     items = []
-    for number, known in key.items():
-        topic = topics.get(known["topic_id"])
-        intents = [intent for intent in topic.intents if intent.id == known["intent_id"]] if topic else []
+    for number, entry in key.items():
+        topic = topics.get(entry["topic_id"])
+        intents = [intent for intent in topic.intents if intent.id == entry["intent_id"]] if topic else []
         if topic and intents:
             items.append(_item(int(number), topic, intents[0], stratum_of(topic, intents[0]), seed))
     return sorted(items, key=lambda item: item.number)
 
 
 def _draw(topics: Iterable[Topic], count: int, seed: int) -> list[tuple[Topic, Intent]]:
-    kept: dict[Stratum, list[tuple[float, str, Topic, Intent]]] = {}
+    heaps: dict[Stratum, list[tuple[float, str, Topic, Intent]]] = {}
     for topic in topics:
         intent = _intent_of(topic, seed)
         if intent is None:
             continue
-        heap = kept.setdefault(stratum_of(topic, intent), [])
+        heap = heaps.setdefault(stratum_of(topic, intent), [])
         entry = (-fraction_of("audit", str(seed), topic.id), topic.id, topic, intent)
         if len(heap) < count:
             heapq.heappush(heap, entry)
         elif entry[0] > heap[0][0]:
             heapq.heapreplace(heap, entry)
-    strata = [sorted(kept[stratum], key=_rank) for stratum in sorted(kept, key=_name)]
+    strata = [sorted(heaps[stratum], key=_rank) for stratum in sorted(heaps, key=_name)]
     rounds = chain.from_iterable(zip_longest(*strata))
-    drawn = [(entry[2], entry[3]) for entry in rounds if entry is not None]
-    return drawn[:count]
+    picks = [(entry[2], entry[3]) for entry in rounds if entry is not None]
+    return picks[:count]
 
 
 def _rank(entry: tuple[float, str, Topic, Intent]) -> tuple[float, str]:

@@ -56,8 +56,8 @@ class LeakCheck(TopicCheck[LeakSettings]):
         verdicts = []
         for intent in topic.intents:
             if intent.instruction:
-                wanted = {j.passage_id for j in topic.judgments if j.intent_id == intent.id and j.relevance > 0}
-                relevant = [passage for passage in topic.passages if passage.id in wanted]
+                relevant_ids = {j.passage_id for j in topic.judgments if j.intent_id == intent.id and j.relevance > 0}
+                relevant = [passage for passage in topic.passages if passage.id in relevant_ids]
                 leaks = {reason: (evidence, score) for reason, evidence, score in self._leaks(intent, relevant, topic)}
                 verdicts += [reject_verdict(self.name, intent.id, reason, *leak) for reason, leak in leaks.items()]
         return topic, verdicts or pass_verdicts(self.name)
@@ -116,16 +116,16 @@ def _adds(instruction: Words, words: Words, query: Words) -> bool:
     return _spaced(words) in _spaced(instruction) and _spaced(words) not in _spaced(query)
 
 
-def _shared_runs(left: Words, right: Words, least: int) -> Iterator[range]:
-    """Where in `left` stand the longest runs of `least` words or more that `right` has too; in order, apart."""
-    grams = {tuple(right[i : i + least]) for i in range(len(right) - least + 1)} if least else set()
-    text, start = _spaced(right), 0
-    while start + least <= len(left) and grams:
+def _shared_runs(first: Words, second: Words, least: int) -> Iterator[range]:
+    """Where in `first` stand the longest runs of `least` words or more that `second` has too; in order, apart."""
+    grams = {tuple(second[i : i + least]) for i in range(len(second) - least + 1)} if least else set()
+    text, start = _spaced(second), 0
+    while start + least <= len(first) and grams:
         end = start + least
-        if tuple(left[start:end]) not in grams:
+        if tuple(first[start:end]) not in grams:
             start += 1
             continue
-        while end < len(left) and _spaced(left[start : end + 1]) in text:
+        while end < len(first) and _spaced(first[start : end + 1]) in text:
             end += 1
         yield range(start, end)
         start = end

@@ -67,9 +67,9 @@ class NewlineTruncation(TopicCheck[NewlineTruncationSettings]):
         for before in old:
             after = new[before.id]
             for field in ("instruction", "query", "text"):
-                whole, kept = getattr(before, field, ""), getattr(after, field, "")
-                if whole != kept:
-                    cut = truncate(whole.lstrip()[len(kept) :], 3 * EVIDENCE_CHARS)
+                old_text, new_text = getattr(before, field, ""), getattr(after, field, "")
+                if old_text != new_text:
+                    cut = truncate(old_text.lstrip()[len(new_text) :], 3 * EVIDENCE_CHARS)
                     evidence = canonical_json({"cut": cut, "field": field, "was": before.id})
                     yield Verdict(self.name, after.id, "edit", "newline_cut", evidence)
 

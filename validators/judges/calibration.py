@@ -43,20 +43,20 @@ _RIVALS = 4
 class Rated:
     """What a judge said of one unit: a pair, or a question over several passages. None: it could not be read.
 
-    Of a pair, `said` is P(relevant) and `right` the label; of a question, `said` is the share of the answer that is
+    Of a pair, `score` is P(relevant) and `right` the label; of a question, `score` is the share of the answer that is
     right and `chance` what guessing gives. Pairs of one `search` have one query and instruction. `first`: whether each
-    answer named the passage shown first. `told`: P(true) of the questions asked for it, as the logprobs have them.
+    answer named the passage shown first. `probabilities`: P(true) of its questions, as the logprobs have them.
     """
 
     core: str
-    said: float | None
+    score: float | None
     relevant: bool = True
     accepted: bool = False
     chance: float = 0.5
     first: tuple[bool, ...] = ()
     expected_first: float = 0.5
     search: str = ""
-    told: tuple[float, ...] = ()
+    probabilities: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,13 @@ class Calibration:
         return self.low <= self.chance
 
 
-def refuse_coin(found: Calibration) -> None:
+def refuse_coin(rating: Calibration) -> None:
     """Raises JudgeUnreliableError with the figures of a judge that may as well guess."""
-    if found.is_coin:
+    if rating.is_coin:
         raise JudgeUnreliableError(
-            f"{found.judge} by {found.model} is no better than a coin: AUC {found.auc:.3f}, 0.95 interval "
-            f"{found.low:.3f} to {found.high:.3f}, guessing {found.chance:.3f}, over {found.units} labelled pairs or "
-            f"questions (accuracy {found.accuracy:.3f}); name a better model, another judge, or bring more labels"
+            f"{rating.judge} by {rating.model} is no better than a coin: AUC {rating.auc:.3f}, 0.95 interval "
+            f"{rating.low:.3f} to {rating.high:.3f}, guessing {rating.chance:.3f}, over {rating.units} labelled pairs "
+            f"or questions (accuracy {rating.accuracy:.3f}); name a better model, another judge, or bring more labels"
         )
 
 
@@ -127,12 +127,12 @@ async def _rate_demands(settings: JudgeDemandsSettings, topic: Topic, core: str,
     judges = DemandJudges(settings.kind, settings.model_copy(update={"drop": _NEVER}), topic, ask)
     rated = []
     for passage, relevant in _labelled(topic):
-        judges.told.clear()
+        judges.probabilities.clear()
         count = await judges.rate(topic.intents[0], passage)
         scores = [vote.score for vote in count.votes if vote.score is not None]
-        said = sum(scores) / len(scores) if scores else None
-        accepted = said is not None and said >= settings.keep
-        rated.append(Rated(core, said, relevant, accepted, search=topic.id, told=tuple(judges.told)))
+        score = sum(scores) / len(scores) if scores else None
+        accepted = score is not None and score >= settings.keep
+        rated.append(Rated(core, score, relevant, accepted, search=topic.id, probabilities=tuple(judges.probabilities)))
     return rated
 
 
@@ -141,13 +141,13 @@ async def _rate_relevance(settings: JudgeRelevanceSettings, panel: JudgePanel, t
     rated = []
     for passage, relevant in _labelled(topic):
         count = await panel.collect_votes(question, topic.intents[0], [passage])
-        told = [
+        scores = [
             float(vote.choice == passage.id) if vote.score is None else vote.score
             for vote in count.votes
             if vote.choice != UNREADABLE
         ]
-        said = sum(told) / len(told) if told else None
-        rated.append(Rated(core, said, relevant, count.decision == passage.id, search=topic.id))
+        score = sum(scores) / len(scores) if scores else None
+        rated.append(Rated(core, score, relevant, count.decision == passage.id, search=topic.id))
     return rated
 
 
@@ -163,8 +163,8 @@ async def _rate_polarity(settings: JudgePolaritySettings, panel: JudgePanel, top
                 readable += vote.choice != UNREADABLE
                 points += 1.0 if vote.choice == plus.id else 0.0 if vote.choice in (minus.id, UNREADABLE) else 0.5
                 first += [vote.choice == order[0].id] if vote.choice in (plus.id, minus.id) else []
-        said = points / readable if readable else None
-        rated.append(Rated(core, said, first=tuple(first), accepted=said == 1.0))
+        score = points / readable if readable else None
+        rated.append(Rated(core, score, first=tuple(first), accepted=score == 1.0))
     return rated
 
 
@@ -173,24 +173,24 @@ async def _rate_scenarios(settings: JudgeScenariosSettings, panel: JudgePanel, t
     good, bad = _sides(topic)
     rated = []
     for plus in good if bad else ():
-        shown = [plus, *shuffle_passages(bad, topic.id, plus.id)[: min(_RIVALS, len(LABELS) - 1)]]
-        count = await panel.collect_votes(panel.choose_best, topic.intents[0], shown)
-        named = [vote.choice for vote in count.votes if vote.choice != UNREADABLE]
-        said = sum(choice == plus.id for choice in named) / len(named) if named else None
-        first = tuple(_named_first(settings, topic, shown, [vote.choice for vote in count.votes]))
-        rated.append(Rated(core, said, True, count.decision == plus.id, 1 / len(shown), first, 1 / len(shown)))
+        options = [plus, *shuffle_passages(bad, topic.id, plus.id)[: min(_RIVALS, len(LABELS) - 1)]]
+        count = await panel.collect_votes(panel.choose_best, topic.intents[0], options)
+        choices = [vote.choice for vote in count.votes if vote.choice != UNREADABLE]
+        score = sum(choice == plus.id for choice in choices) / len(choices) if choices else None
+        first = tuple(_named_first(settings, topic, options, [vote.choice for vote in count.votes]))
+        rated.append(Rated(core, score, True, count.decision == plus.id, 1 / len(options), first, 1 / len(options)))
     return rated
 
 
 def _named_first(
-    settings: JudgeScenariosSettings, topic: Topic, shown: Sequence[Passage], choices: Sequence[str]
+    settings: JudgeScenariosSettings, topic: Topic, options: Sequence[Passage], choices: Sequence[str]
 ) -> Iterator[bool]:
     """For each vote that names a passage, whether that stood first in the order of its slot."""
-    ids = {passage.id for passage in shown}
+    ids = {passage.id for passage in options}
     for number, choice in enumerate(choices):
         if choice in ids:
             slot = str(number // len(settings.judges))
-            yield shuffle_passages(shown, topic.id, topic.intents[0].id, slot)[0].id == choice
+            yield shuffle_passages(options, topic.id, topic.intents[0].id, slot)[0].id == choice
 
 
 def _labelled(topic: Topic) -> Iterator[tuple[Passage, bool]]:
@@ -208,7 +208,7 @@ def calibrate(judge: str, model: str, rated: Sequence[Rated], error: float, call
 
     Raises UsageError where the labels are of one kind alone.
     """
-    read = [each for each in rated if each.said is not None]
+    read = [each for each in rated if each.score is not None]
     is_pair = judge in POINTWISE
     relevant = sum(each.relevant for each in rated)
     if not read or (is_pair and {each.relevant for each in read} != {True, False}):
@@ -217,9 +217,9 @@ def calibrate(judge: str, model: str, rated: Sequence[Rated], error: float, call
             "a judge is measured on passages of both kinds: bring more labels, or mend the model"
         )
     auc, low, high = _interval(read, f"{judge} by {model}", is_pair=is_pair)
-    told = [probability for each in read for probability in each.told]
-    first = [named for each in read for named in each.first]
-    asked = {call.request_id: call for call in calls}.values()
+    probabilities = [probability for each in read for probability in each.probabilities]
+    first = [is_first for each in read for is_first in each.first]
+    distinct_calls = {call.request_id: call for call in calls}.values()
     right = sum(each.accepted == each.relevant for each in rated) / len(rated)
     thresholds = _thresholds(read, error) if is_pair else {}
     labels = [(1 if each.accepted else -1, 1 if each.relevant else -1) for each in rated]
@@ -229,22 +229,22 @@ def calibrate(judge: str, model: str, rated: Sequence[Rated], error: float, call
         accuracy=round(right, 4),
         within=_within(read) if is_pair else None,
         kappa=measure_agreement(judge, "people", labels).kappa if is_pair else None,
-        neutral=round(float(np.median(told)), 4) if told else None,
+        neutral=round(float(np.median(probabilities)), 4) if probabilities else None,
         first=round(sum(first) / len(first), 4) if first else None,
         expected_first=round(sum(each.expected_first for each in read) / len(read), 4) if first else None,
-        tokens=round(sum(call.prompt_tokens + call.completion_tokens for call in asked) / len(rated), 1),
-        usd=sum(call.cost_usd for call in asked) / len(rated),
+        tokens=round(sum(call.prompt_tokens + call.completion_tokens for call in distinct_calls) / len(rated), 1),
+        usd=sum(call.cost_usd for call in distinct_calls) / len(rated),
         **thresholds,
     )  # fmt: skip
 
 
-def area(said: ArrayLike, relevant: ArrayLike, weights: np.ndarray[Any, Any] | None = None) -> float:
+def area(scores: ArrayLike, relevant: ArrayLike, weights: np.ndarray[Any, Any] | None = None) -> float:
     """The area under the ROC curve: how often a relevant passage has the higher score, a tie as half; nan without both.
 
     >>> area([0.9, 0.4, 0.4], [True, True, False])
     0.75
     """
-    values, place = np.unique(np.asarray(said, np.float64), return_inverse=True)
+    values, place = np.unique(np.asarray(scores, np.float64), return_inverse=True)
     weight = np.ones(len(place)) if weights is None else weights
     yes = np.bincount(place, weight * np.asarray(relevant, bool), len(values))
     no = np.bincount(place, weight * ~np.asarray(relevant, bool), len(values))
@@ -255,14 +255,14 @@ def area(said: ArrayLike, relevant: ArrayLike, weights: np.ndarray[Any, Any] | N
 
 def _interval(read: Sequence[Rated], name: str, *, is_pair: bool) -> tuple[float, float, float]:
     """The AUC, or the mean share that is right, with its interval over resamples of cores."""
-    said = np.array([each.said for each in read], np.float64)
+    scores = np.array([each.score for each in read], np.float64)
     relevant = np.array([each.relevant for each in read])
     cores, core_of = np.unique([each.core for each in read], return_inverse=True)
 
     def figure(weights: np.ndarray[Any, Any]) -> float:
         if is_pair:
-            return area(said, relevant, weights)
-        return float((said * weights).sum() / weights.sum()) if weights.sum() else float("nan")
+            return area(scores, relevant, weights)
+        return float((scores * weights).sum() / weights.sum()) if weights.sum() else float("nan")
 
     rng = np.random.default_rng(int(sha256_hex(f"auc\x1f{name}")[:16], 16))
     draws = rng.multinomial(len(cores), np.full(len(cores), 1 / len(cores)), size=RESAMPLES)
@@ -276,30 +276,30 @@ def _within(read: Sequence[Rated]) -> float | None:
     searches: dict[str, list[Rated]] = {}
     for each in read:
         searches.setdefault(each.search, []).append(each)
-    areas = [area([each.said or 0.0 for each in own], [each.relevant for each in own]) for own in searches.values()]
-    known = [each for each in areas if not np.isnan(each)]
-    return round(sum(known) / len(known), 4) if known else None
+    areas = [area([each.score or 0.0 for each in own], [each.relevant for each in own]) for own in searches.values()]
+    defined = [each for each in areas if not np.isnan(each)]
+    return round(sum(defined) / len(defined), 4) if defined else None
 
 
 def _thresholds(read: Sequence[Rated], error: float) -> dict[str, float | None]:
     """The thresholds of the wanted error, and the share of pairs that they decide."""
-    ranked = sorted(((each.said or 0.0, each.relevant) for each in read), reverse=True)
-    keep = _last_within([(said, not relevant) for said, relevant in ranked], error)
-    lowest = _last_within([(-said, relevant) for said, relevant in reversed(ranked)], error)
+    ranked = sorted(((each.score or 0.0, each.relevant) for each in read), reverse=True)
+    keep = _last_within([(score, not relevant) for score, relevant in ranked], error)
+    lowest = _last_within([(-score, relevant) for score, relevant in reversed(ranked)], error)
     drop = None if lowest is None else -lowest
     if keep is not None and drop is not None and drop >= keep:
         drop = keep
-    decided = sum((keep is not None and said >= keep) or (drop is not None and said <= drop) for said, _ in ranked)
+    decided = sum((keep is not None and score >= keep) or (drop is not None and score <= drop) for score, _ in ranked)
     rounded = {name: None if value is None else round(value, 4) for name, value in (("keep", keep), ("drop", drop))}
     return {**rounded, "decided": round(decided / len(ranked), 4)}
 
 
 def _last_within(ranked: Sequence[tuple[float, bool]], error: float) -> float | None:
     """The last score of a descending list down to which at most this share is wrong; equal scores go together."""
-    wrong, found = 0, None
-    for number, (said, is_wrong) in enumerate(ranked, start=1):
+    wrong, threshold = 0, None
+    for number, (score, is_wrong) in enumerate(ranked, start=1):
         wrong += is_wrong
-        ends = number == len(ranked) or ranked[number][0] < said
+        ends = number == len(ranked) or ranked[number][0] < score
         if ends and wrong <= error * number:
-            found = said
-    return found
+            threshold = score
+    return threshold

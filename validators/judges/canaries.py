@@ -112,11 +112,11 @@ def make_canary(topic: Topic, purpose: str, passages: int, chars: int) -> Canary
     rng = Random(int(sha256_hex(f"canary\x1f{topic.id}\x1f{purpose}")[:16], 16))
     order = sorted(topic.passages, key=lambda _: rng.random())
     for intent, target in _certain_answers(topic, order):
-        others = [passage for passage in order if passage is not target][: passages - 1]
-        if constraints := _distinguishing(target, others, intent.query, chars, rng):
+        rivals = [passage for passage in order if passage is not target][: passages - 1]
+        if constraints := _distinguishing(target, rivals, intent.query, chars, rng):
             none_relevant = passages == 1 and rng.random() < 0.5
             demands = [constraint.negate() for constraint in constraints] if none_relevant else constraints
-            return Canary(_canary_intent(topic, intent, target, demands, rng), (target, *others), none_relevant)
+            return Canary(_canary_intent(topic, intent, target, demands, rng), (target, *rivals), none_relevant)
     return None
 
 
@@ -133,19 +133,19 @@ def _certain_answers(topic: Topic, passages: Sequence[Passage]) -> Iterator[tupl
 
 
 def _distinguishing(
-    target: Passage, others: Sequence[Passage], query: str, chars: int, rng: Random
+    target: Passage, rivals: Sequence[Passage], query: str, chars: int, rng: Random
 ) -> list[Constraint]:
     """The fewest constraints that the passage meets, and that neither the query nor any of the others meets all of."""
     query_text = Passage(query, "distractor")
     candidates = [c for c in _constraints_in(target, chars, rng) if c.holds(target) and not c.holds(query_text)]
     chosen: list[Constraint] = []
-    left = list(others)
-    while candidates and (left or not chosen):
-        best = min(candidates, key=lambda constraint: sum(map(constraint.holds, left)))
-        still_left = [other for other in left if best.holds(other)]
-        if left and still_left == left:
+    remaining = list(rivals)
+    while candidates and (remaining or not chosen):
+        best = min(candidates, key=lambda constraint: sum(map(constraint.holds, remaining)))
+        still_left = [rival for rival in remaining if best.holds(rival)]
+        if remaining and still_left == remaining:
             return []
-        chosen, left = [*chosen, best], still_left
+        chosen, remaining = [*chosen, best], still_left
     return chosen
 
 

@@ -93,7 +93,7 @@ class Asked(NamedTuple):
     words: str
     instruction: str = ""
     question: str = ""
-    wanted: bool = True
+    expects_yes: bool = True
 
 
 def questions_of(intent: Intent, *, whole: bool = False) -> Iterator[Asked]:
@@ -109,7 +109,7 @@ def questions_of(intent: Intent, *, whole: bool = False) -> Iterator[Asked]:
     for question in demands:
         yield Asked(f"answers {question!r}", question=question)
     for question in bans:
-        yield Asked(f"answers {question!r}, which it must not", question=question, wanted=False)
+        yield Asked(f"answers {question!r}, which it must not", question=question, expects_yes=False)
     if intent.instruction and not (demands or bans):
         yield Asked("is what the instruction asks for", instruction=intent.instruction)
 
@@ -140,8 +140,8 @@ def shifted(probability: float, neutral: float) -> float:
 
 def _mean_of_odds(probabilities: Sequence[float]) -> float:
     """The probability whose log odds are the mean of theirs."""
-    kept = [min(max(each, _SURE), 1 - _SURE) for each in probabilities]
-    mean = sum(math.log(each / (1 - each)) for each in kept) / len(kept)
+    clipped = [min(max(each, _SURE), 1 - _SURE) for each in probabilities]
+    mean = sum(math.log(each / (1 - each)) for each in clipped) / len(clipped)
     return 1 / (1 + math.exp(-mean))
 
 
@@ -166,7 +166,7 @@ class JudgeDemands:
 
 
 class DemandJudges(AskedJudges):
-    """Asks the questions of one topic's cells, each once a judge. `told`: each P(true) as the logprobs have it."""
+    """Asks the questions of one topic's cells, each once a judge. `probabilities`: each P(true) of the logprobs."""
 
     def __init__(self, validator: str, settings: JudgeDemandsSettings, topic: Topic, ask: Ask) -> None:
         super().__init__(validator, settings, topic, ask)
@@ -180,7 +180,7 @@ class DemandJudges(AskedJudges):
         }
         self._labelled = {(label.intent_id, label.passage_id) for label in topic.judgments}
         self._answers: dict[tuple[str, str, Asked, str], float | None] = {}
-        self.told: list[float] = []
+        self.probabilities: list[float] = []
 
     async def rate(self, intent: Intent, passage: Passage) -> VoteCount:
         """A vote of each judge. The mean of their P(relevant) is the count's score, where any has one."""
@@ -192,17 +192,17 @@ class DemandJudges(AskedJudges):
         """A question: is this one passage relevant? TIE where P(relevant) is between `drop` and `keep`. The product is
         left once it is under `drop`, and is then a bound."""
         [passage] = passages
-        probability, told = 1.0, []
+        probability, parts = 1.0, []
 
         async def choice() -> str:
             nonlocal probability
-            for asked in questions_of(intent, whole=self._whole):
-                answered = await self._compared(intent, passage, asked, slot)
+            for question in questions_of(intent, whole=self._whole):
+                answered = await self._compared(intent, passage, question, slot)
                 if answered is None:
                     return UNREADABLE
-                told.append(f"{asked.words}: {answered:.2f}")
-                factor = answered if asked.wanted else 1 - answered
-                if factor < self._settings.drop or not self._only_gates(intent, asked):
+                parts.append(f"{question.words}: {answered:.2f}")
+                factor = answered if question.expects_yes else 1 - answered
+                if factor < self._settings.drop or not self._only_gates(intent, question):
                     probability *= factor
                 if probability < self._settings.drop:
                     return NONE
@@ -210,11 +210,11 @@ class DemandJudges(AskedJudges):
 
         vote = await self._vote(slot, choice)
         score = None if vote.choice == UNREADABLE else round(probability, 4)
-        return replace(vote, score=score, reason="; ".join(told))
+        return replace(vote, score=score, reason="; ".join(parts))
 
-    def _only_gates(self, intent: Intent, asked: Asked) -> bool:
+    def _only_gates(self, intent: Intent, question: Asked) -> bool:
         """Whether the question may only speak against a passage: the query, where demands are compared."""
-        return self._settings.compare and asked.words == _QUERY and bool(intent.instruction)
+        return self._settings.compare and question.words == _QUERY and bool(intent.instruction)
 
     async def decide_canary(self, intent: Intent, passages: Sequence[Passage], slot: VoteSlot) -> Vote:
         """As `decide`; in between, whatever is nearer."""
@@ -232,32 +232,32 @@ class DemandJudges(AskedJudges):
         """The mean P(answers the query), as far as it is given or was asked."""
         if (query, passage.id) in self._given:
             return self._given[query, passage.id]
-        told = [self._answers.get((judge, query, Asked(_QUERY), passage.id)) for judge in self._settings.judges]
-        known = [answer for answer in told if answer is not None]
-        return sum(known) / len(known) if known else None
+        answers = [self._answers.get((judge, query, Asked(_QUERY), passage.id)) for judge in self._settings.judges]
+        readable = [answer for answer in answers if answer is not None]
+        return sum(readable) / len(readable) if readable else None
 
-    async def _compared(self, intent: Intent, passage: Passage, asked: Asked, slot: VoteSlot) -> float | None:
+    async def _compared(self, intent: Intent, passage: Passage, question: Asked, slot: VoteSlot) -> float | None:
         """P(true), of a demand counted from what is usual among the passages labelled under the intent, if there are
         two and the settings say so."""
-        own = await self._probability(intent, passage, asked, slot)
-        if own is None or asked.words == _QUERY or not self._settings.compare:
+        own = await self._probability(intent, passage, question, slot)
+        if own is None or question.words == _QUERY or not self._settings.compare:
             return own
         peers = [peer for peer in self._topic.passages if (intent.id, peer.id) in self._labelled]
-        told = [await self._probability(intent, peer, asked, slot) for peer in peers]
-        known = [each for each in told if each is not None]
-        return shifted(own, _mean_of_odds(known)) if len(known) > 1 else own
+        probabilities = [await self._probability(intent, peer, question, slot) for peer in peers]
+        readable = [each for each in probabilities if each is not None]
+        return shifted(own, _mean_of_odds(readable)) if len(readable) > 1 else own
 
-    async def _probability(self, intent: Intent, passage: Passage, asked: Asked, slot: VoteSlot) -> float | None:
+    async def _probability(self, intent: Intent, passage: Passage, question: Asked, slot: VoteSlot) -> float | None:
         """P(true), by logprobs or else by the answer; None where the reply says neither."""
-        if asked.words == _QUERY and (intent.query, passage.id) in self._given:
+        if question.words == _QUERY and (intent.query, passage.id) in self._given:
             return self._given[intent.query, passage.id]
-        key = (slot.judge, intent.query, asked, passage.id)
+        key = (slot.judge, intent.query, question, passage.id)
         if key not in self._answers:
-            self._answers[key] = await self._ask_once(intent, passage, asked, slot)
+            self._answers[key] = await self._ask_once(intent, passage, question, slot)
         return self._answers[key]
 
-    async def _ask_once(self, intent: Intent, passage: Passage, asked: Asked, slot: VoteSlot) -> float | None:
-        prompt = self._prompt(intent, passage, asked)
+    async def _ask_once(self, intent: Intent, passage: Passage, question: Asked, slot: VoteSlot) -> float | None:
+        prompt = self._prompt(intent, passage, question)
         first = replace(prompt, params=_LOGPROBS) if self._settings.logprobs else prompt
         try:
             answer, logprobs = await self._ask.scored(first, TrueFalse, role=slot.judge)
@@ -268,19 +268,19 @@ class DemandJudges(AskedJudges):
         probability = probability_of_yes(logprobs)
         if probability is None:
             return None if answer.answer is None else float(answer.answer)
-        self.told.append(probability)
+        self.probabilities.append(probability)
         return shifted(probability, self._settings.neutral)
 
-    def _prompt(self, intent: Intent, passage: Passage, asked: Asked) -> Prompt:
+    def _prompt(self, intent: Intent, passage: Passage, question: Asked) -> Prompt:
         """The prompt, whose code follows from the passage alone: questions about a passage share all that stands before
         them."""
         text = inert(full_text(passage), self._settings.passage_chars)
-        others = [inert(each, QUERY_CHARS) for each in (intent.query, asked.instruction, asked.question)]
+        fields = [inert(each, QUERY_CHARS) for each in (intent.query, question.instruction, question.question)]
         code = nonce([text], _TEMPLATE)
-        if any(code in other for other in others):
-            code = nonce([text, *others], _TEMPLATE)
-        named = dict(zip(("query", "instruction", "question"), others, strict=True)) | {"code": code, "passage": text}
-        prompt = self._template.render(**{name: named[name] for name in self._template.variables})
+        if any(code in field for field in fields):
+            code = nonce([text, *fields], _TEMPLATE)
+        values = dict(zip(("query", "instruction", "question"), fields, strict=True)) | {"code": code, "passage": text}
+        prompt = self._template.render(**{name: values[name] for name in self._template.variables})
         return judging(prompt, _ANSWER_TOKENS)
 
 
@@ -326,8 +326,8 @@ class _CellReview:
         reason = self._failure(count, label)
         if reason:
             del self._labels[passage.id, intent.id]
-            said = "relevant" if label.relevance > 0 else "not relevant"
-            why = f"the label says {said}; P(relevant) is {count.score:.2f}" if _scores(count) else "no readable answer"
+            sign = "relevant" if label.relevance > 0 else "not relevant"
+            why = f"the label says {sign}; P(relevant) is {count.score:.2f}" if _scores(count) else "no readable answer"
             self.verdicts.append(self._judges.verdict(count, passage.id, "edit", reason, why=why))
             return
         if label.judge in _UNREVIEWED and _scores(count):

@@ -187,7 +187,7 @@ class JudgePanel(AskedJudges):
     async def ask_once(
         self,
         template: str,
-        wanted: type[Judged],
+        answer_type: type[Judged],
         chosen: Callable[[Judged], str],
         intent: Intent,
         order: Sequence[Passage],
@@ -198,7 +198,7 @@ class JudgePanel(AskedJudges):
         NONE, TIE or UNREADABLE."""
 
         async def choice() -> str:
-            answer = await self._ask(self._prompt(template, intent, order, slot), wanted, role=slot.judge)
+            answer = await self._ask(self._prompt(template, intent, order, slot), answer_type, role=slot.judge)
             return chosen(self._explained(answer))
 
         return await self._vote(slot, choice)
@@ -211,28 +211,28 @@ class JudgePanel(AskedJudges):
         def chosen(answer: MostRelevant) -> str:
             return NONE if answer.most_relevant == "none" else ids.get(answer.most_relevant, UNREADABLE)
 
-        wanted = ReasonedMostRelevant if self._settings.rationale else MostRelevant
-        return await self.ask_once("judges/scenario", wanted, chosen, intent, order, slot=slot)
+        answer_type = ReasonedMostRelevant if self._settings.rationale else MostRelevant
+        return await self.ask_once("judges/scenario", answer_type, chosen, intent, order, slot=slot)
 
     async def compare_pair(self, intent: Intent, passages: Sequence[Passage], slot: VoteSlot) -> Vote:
         """A question: which of two passages alone is relevant? If swapping them changes the answer, the vote is a TIE.
 
         The second order is not asked where the first order already speaks against the first passage.
         """
-        expected, other = passages
-        first = await self.compare_once(intent, (expected, other), slot)
+        expected, rival = passages
+        first = await self.compare_once(intent, (expected, rival), slot)
         if first.choice != expected.id:
             return first
-        swapped = await self.compare_once(intent, (other, expected), slot)
+        swapped = await self.compare_once(intent, (rival, expected), slot)
         return swapped if swapped.choice in (expected.id, UNREADABLE) else replace(swapped, choice=TIE)
 
     async def compare_once(self, intent: Intent, order: tuple[Passage, Passage], slot: VoteSlot) -> Vote:
         """A vote on two passages in this order alone: TIE where it names both, NONE where neither."""
         choices = {"A": order[0].id, "B": order[1].id, "both": TIE, "neither": NONE}
 
-        wanted = ReasonedRelevant if self._settings.rationale else Relevant
+        answer_type = ReasonedRelevant if self._settings.rationale else Relevant
         return await self.ask_once(
-            "judges/polarity", wanted, lambda answer: choices[answer.relevant], intent, order, slot=slot
+            "judges/polarity", answer_type, lambda answer: choices[answer.relevant], intent, order, slot=slot
         )
 
     async def rate_passage(
@@ -252,8 +252,8 @@ class JudgePanel(AskedJudges):
 
         async def scored(params: Mapping[str, Any]) -> tuple[Relevance, Any]:
             prompt = self._prompt("judges/relevance", intent, passages, slot, params)
-            wanted = ReasonedRelevance if self._settings.rationale else Relevance
-            return await self._ask.scored(prompt, wanted, role=slot.judge)
+            answer_type = ReasonedRelevance if self._settings.rationale else Relevance
+            return await self._ask.scored(prompt, answer_type, role=slot.judge)
 
         async def choice() -> str:
             nonlocal probability

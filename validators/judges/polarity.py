@@ -34,7 +34,7 @@ class PolarityView(NamedTuple):
 
     intent: Intent
     relevant: Passage
-    other: Passage
+    rival: Passage
 
 
 class JudgePolarity:
@@ -66,8 +66,8 @@ class JudgePolarity:
 async def _judge_views(panel: JudgePanel, views: Sequence[PolarityView]) -> list[Verdict]:
     """A verdict for each view; the first that fails is the last."""
     verdicts: list[Verdict] = []
-    for intent, relevant, other in views:
-        count = await panel.collect_votes(panel.compare_pair, intent, [relevant, other])
+    for intent, relevant, rival in views:
+        count = await panel.collect_votes(panel.compare_pair, intent, [relevant, rival])
         if count.decision != relevant.id:
             return [*verdicts, panel.verdict(count, intent.id, "reject", count.failure_reason({relevant.id}))]
         verdicts.append(panel.verdict(count, intent.id))
@@ -77,7 +77,7 @@ async def _judge_views(panel: JudgePanel, views: Sequence[PolarityView]) -> list
 async def _judge_answers(panel: JudgePanel, bare_intent: Intent, view: PolarityView) -> list[Verdict]:
     """Whether both passages answer the query alone; the first that does not is the last."""
     verdicts: list[Verdict] = []
-    for passage in (view.relevant, view.other):
+    for passage in (view.relevant, view.rival):
         count = await panel.collect_votes(panel.rate_passage, bare_intent, [passage])
         if count.decision != passage.id:
             return [*verdicts, panel.verdict(count, passage.id, "reject", "off_topic")]
@@ -87,9 +87,9 @@ async def _judge_answers(panel: JudgePanel, bare_intent: Intent, view: PolarityV
 
 def _bare_intent(topic: Topic, intent: Intent) -> Intent:
     """The intent's query without an instruction: the topic's own such intent, if it has one."""
-    for other in topic.intents:
-        if not other.instruction and other.query == intent.query:
-            return other
+    for candidate in topic.intents:
+        if not candidate.instruction and candidate.query == intent.query:
+            return candidate
     evidence = {key: value for key, value in intent.attributes.items() if key == "evidence"}
     return Intent(intent_id(topic.id, "", intent.query), "original", "", intent.query, evidence)
 
@@ -106,7 +106,7 @@ def opposite_views(topic: Topic) -> list[PolarityView]:
         for plus, minus in permutations(topic.passages, 2):
             if judges(first, plus, minus) and judges(second, minus, plus):
                 for view in (PolarityView(first, plus, minus), PolarityView(second, minus, plus)):
-                    views.setdefault((view.intent.id, view.relevant.id, view.other.id), view)
+                    views.setdefault((view.intent.id, view.relevant.id, view.rival.id), view)
                 break
     return list(views.values())
 

@@ -36,15 +36,15 @@ class RandomPassages:
     def draw(self, count: int, key: str, exclude: Sequence[Passage] = ()) -> list[Passage]:
         """Up to `count` distinct passages that follow from the key; none of the excluded. Raises UsageError for a line
         that is no passage."""
-        found: dict[str, Passage] = {}
+        passages: dict[str, Passage] = {}
         excluded = {passage.id for passage in exclude}
         for number in range(count * _TRIES):
-            if len(found) == count:
+            if len(passages) == count:
                 break
             for passage in self._at(int(fraction_of("random passage", key, str(number)) * self._size)):
                 if passage.id not in excluded:
-                    found.setdefault(passage.id, passage)
-        return list(found.values())
+                    passages.setdefault(passage.id, passage)
+        return list(passages.values())
 
     def _at(self, offset: int) -> Iterator[Passage]:
         """The passage of the first line that begins after the offset; of the first line of all behind the last."""

@@ -91,8 +91,8 @@ class _LabelReview:
 
     def reviewed_topic(self) -> Topic:
         """The topic without the dropped passages, with the reviewed labels."""
-        kept = tuple(passage for passage in self._topic.passages if passage.id not in self._dropped)
-        return replace(self._topic, passages=kept, judgments=tuple(self._kept_labels()))
+        passages = tuple(passage for passage in self._topic.passages if passage.id not in self._dropped)
+        return replace(self._topic, passages=passages, judgments=tuple(self._kept_labels()))
 
     def _passages(self, *roles: PassageRole) -> list[Passage]:
         return [passage for passage in self._topic.passages if passage.role in roles]
@@ -167,8 +167,8 @@ class _LabelReview:
     def _check_positives(self) -> bool:
         """Whether every intent that had a relevant passage still has one; rejects the topic where one has not."""
         before = {label.intent_id for label in self._topic.judgments if label.relevance > 0}
-        left = {label.intent_id for label in self._kept_labels() if label.relevance > 0}
-        lost = [intent for intent in self._topic.intents if intent.id in before - left]
+        after = {label.intent_id for label in self._kept_labels() if label.relevance > 0}
+        lost = [intent for intent in self._topic.intents if intent.id in before - after]
         self.verdicts += [
             reject_verdict(_NAME, intent.id, "positive_lost", f"no relevant passage of the {intent.role} intent stands")
             for intent in lost

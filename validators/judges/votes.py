@@ -70,8 +70,8 @@ class VoteCount:
         """The reason code of a decision that is none of the expected choices."""
         if self.decision != TIE:
             return "no_passage_named" if self.decision == NONE else "other_passage_named"
-        others = Counter(vote.choice for vote in self.votes if vote.choice not in expected).most_common(1)
-        return {UNREADABLE: UNREADABLE, TIE: "order_decides"}.get(others[0][0] if others else "", "no_majority")
+        commonest = Counter(vote.choice for vote in self.votes if vote.choice not in expected).most_common(1)
+        return {UNREADABLE: UNREADABLE, TIE: "order_decides"}.get(commonest[0][0] if commonest else "", "no_majority")
 
     def evidence(self, **more: str) -> str:
         """Intent, passages and votes, as JSON."""
@@ -79,8 +79,8 @@ class VoteCount:
         facts = {"intent": self.intent.id, "shown": [p.id for p in self.passages], "votes": votes, **more}
         problem = next((vote.problem for vote in self.votes if vote.problem), "")
         reasons = [[vote.judge, vote.reason] for vote in self.votes if vote.reason]
-        told = {"problem": problem, "reasons": reasons}
-        return canonical_json(facts | {key: value for key, value in told.items() if value})
+        details = {"problem": problem, "reasons": reasons}
+        return canonical_json(facts | {key: value for key, value in details.items() if value})
 
     def _leader(self) -> tuple[str, int]:
         counts = Counter(vote.choice for vote in self.votes if vote.choice not in _ABSTENTIONS)

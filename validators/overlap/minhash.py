@@ -76,9 +76,9 @@ class Sketcher:
         return TextSketch(keys, pack_shingles(shingles))
 
 
-def estimate_similarities(keys: Hashes, others: Hashes) -> NDArray[np.float64]:
-    """[M]: the estimated Jaccard similarity of the shingle set of `keys` and those of `others` [M, 13], in [0, 1]."""
-    columns = np.ascontiguousarray(others[:, :_BANDS]).view(np.uint8)
+def estimate_similarities(keys: Hashes, candidates: Hashes) -> NDArray[np.float64]:
+    """[M]: the estimated Jaccard similarity of the shingle set of `keys` and those of `candidates` [M, 13], in [0, 1]."""
+    columns = np.ascontiguousarray(candidates[:, :_BANDS]).view(np.uint8)
     equal = np.mean(columns == keys[:_BANDS].view(np.uint8), axis=1)
     estimated: NDArray[np.float64] = np.maximum(0.0, (equal - 1 / 256) / (1 - 1 / 256))
     return estimated
@@ -122,9 +122,9 @@ class SketchStore:
 
     def _compare(self, numbers: list[int], sketch: TextSketch, least: float) -> list[Match]:
         """The likeliest of them that are as similar by their shingles; the exact repeat alone if there is one."""
-        others = self._keys[numbers]
-        exact = others[:, -1] == sketch.keys[-1]
-        likely = estimate_similarities(sketch.keys, others) + exact
+        candidates = self._keys[numbers]
+        exact = candidates[:, -1] == sketch.keys[-1]
+        likely = estimate_similarities(sketch.keys, candidates) + exact
         rows = np.argsort(-likely, kind="stable")[: 1 if exact.any() else _COMPARED]
         enough = least - _MARGIN_ERRORS * sqrt(least * (1 - least) / (_BANDS * _ROWS))
         matches = [
@@ -170,10 +170,10 @@ class SketchStore:
         self._tables = np.full((old.shape[0], 2 * old.shape[1]), _EMPTY, np.int32)
         for column in _COLUMNS:
             table = self._tables[column]
-            left = np.sort(old[column][old[column] != _EMPTY])
-            slots = self._slots(self._keys[left, column] & _KEYS[column])
-            while left.size:
+            numbers = np.sort(old[column][old[column] != _EMPTY])
+            slots = self._slots(self._keys[numbers, column] & _KEYS[column])
+            while numbers.size:
                 free = table[slots] == _EMPTY
-                table[slots[free]] = left[free]
-                waiting = table[slots] != left
-                left, slots = left[waiting], (slots[waiting] + 1) % len(table)
+                table[slots[free]] = numbers[free]
+                waiting = table[slots] != numbers
+                numbers, slots = numbers[waiting], (slots[waiting] + 1) % len(table)

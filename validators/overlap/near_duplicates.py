@@ -32,7 +32,7 @@ class TextGroup:
 def group_texts(texts: Iterable[str], least: float = LEAST_SIMILARITY) -> list[TextGroup]:
     """The groups of two texts and more, the largest first. Texts without words belong to none."""
     sketch, store = Sketcher(_RANDOM_SEED), SketchStore()
-    kept: list[int] = []  # the place of each text that the store keeps
+    store_places: list[int] = []  # the place of each text that the store keeps
     members: dict[int, list[int]] = {}
     exact: dict[int, int] = {}
     for place, text in enumerate(texts):
@@ -41,9 +41,9 @@ def group_texts(texts: Iterable[str], least: float = LEAST_SIMILARITY) -> list[T
             continue
         match = store.match_or_add(sketched, least)
         if match is None:
-            kept.append(place)
+            store_places.append(place)
         else:
             members.setdefault(match.number, []).append(place)
             exact[match.number] = exact.get(match.number, 0) + match.exact
-    groups = [TextGroup(kept[number], tuple(places), exact[number]) for number, places in members.items()]
+    groups = [TextGroup(store_places[number], tuple(places), exact[number]) for number, places in members.items()]
     return sorted(groups, key=lambda group: (-group.size, group.first))

@@ -236,12 +236,12 @@ def _joined(matches: _Matches) -> Iterator[tuple[int, int, int, int, int]]:
         yield int(text[row]), int(item[row]), int(start[row]), int(start[row] - offset[row]), words
 
 
-def _agreed(left: list[bytes], right: list[bytes], longest: int) -> list[bytes]:
+def _agreed(first: list[bytes], second: list[bytes], longest: int) -> list[bytes]:
     """The words that both share: all, or after a hash collision the first run that is equal."""
-    if left == right:
-        return left
-    runs = (slice(start, start + longest) for start in range(len(left) - longest + 1))
-    return next((left[run] for run in runs if left[run] == right[run]), [])
+    if first == second:
+        return first
+    runs = (slice(start, start + longest) for start in range(len(first) - longest + 1))
+    return next((first[run] for run in runs if first[run] == second[run]), [])
 
 
 def _runs_in(words: Positions, longest: int) -> Positions:

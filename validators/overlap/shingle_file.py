@@ -29,9 +29,9 @@ def pack_shingles(hashes: Hashes) -> bytes:
     return packed
 
 
-def jaccard(one: bytes, other: bytes) -> float:
+def jaccard(first: bytes, second: bytes) -> float:
     """The Jaccard similarity of two sets of packed shingles, neither of them empty."""
-    both = np.sort(np.frombuffer(one + other, "<u4"))
+    both = np.sort(np.frombuffer(first + second, "<u4"))
     shared = int(np.count_nonzero(both[1:] == both[:-1]))
     return shared / (len(both) - shared)
 
@@ -75,8 +75,8 @@ class ShingleFile:
         return self._file
 
 
-def _error(what: OSError | str) -> SpoolError:
+def _error(cause: OSError | str) -> SpoolError:
     return SpoolError(
-        f"what near-duplicates are compared by cannot be kept among the temporary files ({what}); nothing is lost: "
+        f"what near-duplicates are compared by cannot be kept among the temporary files ({cause}); nothing is lost: "
         "make room there, or set TMPDIR to a folder with 4 bytes for each word of the corpus, and run again"
     )

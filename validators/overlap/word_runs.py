@@ -80,12 +80,12 @@ def _hash_words(buffer: bytes, starts: Positions, lengths: Positions) -> Hashes:
     eights: Hashes = np.ndarray((len(buffer) - 7,), "<u8", buffer, strides=(1,))
     hashes = _mixed((eights[starts] & _MASK[np.minimum(lengths, 8)]) ^ (lengths.astype(np.uint64) * _SALT))
     longer = np.flatnonzero(lengths > 8)
-    for done in range(8, _HASHED_BYTES, 8):
+    for offset in range(8, _HASHED_BYTES, 8):
         if not longer.size:
             break
-        left = lengths[longer] - done
-        hashes[longer] = _mixed(hashes[longer] ^ (eights[starts[longer] + done] & _MASK[np.minimum(left, 8)]))
-        longer = longer[left > 8]
+        rest = lengths[longer] - offset
+        hashes[longer] = _mixed(hashes[longer] ^ (eights[starts[longer] + offset] & _MASK[np.minimum(rest, 8)]))
+        longer = longer[rest > 8]
     return hashes
 
 

@@ -89,15 +89,15 @@ class RecipeChecks:
             return "string"
         raise ValueError(f"{name!r} has no field {field!r}; use `positive.text`, `positive.title` or `attributes.NAME`")
 
-    def _reference(self, place: Place, reference: str, index: int | None, *wanted: str) -> Iterator[Mistake]:
+    def _reference(self, place: Place, reference: str, index: int | None, *allowed_types: str) -> Iterator[Mistake]:
         """A mistake where the reference means nothing, or nothing of a wanted type."""
         try:
             type_name = self._type_of(reference, index)
         except ValueError as error:
             yield place, str(error), reference
             return
-        if type_name not in (wanted or ("string", "integer", "number", "boolean", "list")):
-            yield place, f"is a {type_name}; wanted is a {' or '.join(wanted) or 'field'}", reference
+        if type_name not in (allowed_types or ("string", "integer", "number", "boolean", "list")):
+            yield place, f"is a {type_name}; wanted is a {' or '.join(allowed_types) or 'field'}", reference
 
     def _loop(self, place: Place, index: int, stage: Stage) -> Iterator[Mistake]:
         """`each` and `when`: what they refer to, and that it stands once, or for the same item."""
@@ -137,8 +137,8 @@ class RecipeChecks:
         """Variable -> fields, of what stands once and of what is a list, as this stage sees them."""
         once = {"positive": _PASSAGE_FIELDS}
         lists = {"positives": _PASSAGE_FIELDS, "negatives": _PASSAGE_FIELDS}
-        for other in self._order:
-            (once if other.each in ("", stage.each) else lists)[other.name] = frozenset(other.answer)
+        for earlier in self._order:
+            (once if earlier.each in ("", stage.each) else lists)[earlier.name] = frozenset(earlier.answer)
         return once, lists
 
     def _topic(self, topic: TopicSpec) -> Iterator[Mistake]:
@@ -177,10 +177,10 @@ class RecipeChecks:
         return reference in loops
 
     @staticmethod
-    def _label(place: Place, label: str, taken: list[str]) -> Iterator[Mistake]:
-        if label in taken:
+    def _label(place: Place, label: str, labels: list[str]) -> Iterator[Mistake]:
+        if label in labels:
             yield (*place, "name"), "stands twice; give each a name of its own", label
-        taken.append(label)
+        labels.append(label)
 
 
 def _names(intent: IntentSpec) -> list[str]:

@@ -247,8 +247,8 @@ def _judge_of(intent: Intent, passage: Passage) -> str:
     return "rule" if answering and "constraints" in intent.attributes else "construction"
 
 
-def _goes_with(first: LoopItem, second: LoopItem, which: str) -> bool:
+def _goes_with(first: LoopItem, second: LoopItem, pairing: str) -> bool:
     """Whether two values belong together: what stands once goes with all, items of one loop with the same or others."""
-    if first is None or second is None or first[0] != second[0] or which == "all":
+    if first is None or second is None or first[0] != second[0] or pairing == "all":
         return True
-    return (first[1] == second[1]) is (which == "same")
+    return (first[1] == second[1]) is (pairing == "same")
