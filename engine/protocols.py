@@ -150,7 +150,7 @@ class Recipe(Protocol):
     name: str
     fingerprint: str
 
-    def __call__(self, seed: Seed, ask: Ask) -> Awaitable[Sequence[Topic]]: ...
+    def __call__(self, seed: Seed, ask: Ask, /) -> Awaitable[Sequence[Topic]]: ...
 
 
 class RecipeChoice(ABC):

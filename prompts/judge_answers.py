@@ -11,8 +11,6 @@ from foil.prompts.parse import StructuredReply
 Label = Literal["A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M", "N", "O", "P"]
 LABELS: tuple[Label, ...] = get_args(Label)
 """The labels of the passages in one question; there are no more passages than labels."""
-
-
 YES, NO = ("true", "yes"), ("false", "no")
 """The words of an answer in one word, in lower case."""
 _WORDS = re.compile(rf"\b(?:{'|'.join((*YES, *NO))})\b", re.IGNORECASE)

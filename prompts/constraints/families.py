@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from foil.engine.errors import UsageError
 from foil.prompts.constraints import code_detectors as code
 from foil.prompts.constraints import detectors as general
+from foil.prompts.constraints import mathematics_detectors as mathematics
 from foil.prompts.constraints import text_detectors as text
 from foil.prompts.constraints.detectors import Detector, by_attribute
 from foil.prompts.constraints.wordings import WORDINGS, Wording, name_library, name_year, quote_code, quote_term
@@ -136,17 +137,17 @@ FAMILIES: Mapping[str, Family] = index_families(
     _family("object_kind", code.OBJECT_KIND, 0.0, DOCS | CODE, deniable=False),
     _family("at_most_steps", general.AT_MOST_STEPS, 3.0, MATH, free=True),
     _family("at_least_steps", general.AT_LEAST_STEPS, 3.0, MATH, free=True),
-    _family("operation", text.OPERATION, 0.0, MATH),
-    _family("decimals", text.DECIMALS, 1.5, MATH),
-    _family("fraction", text.FRACTION, 3.0, MATH),
-    _family("unknown", text.UNKNOWN, 3.0, MATH),
-    _family("dollar_sign", text.DOLLAR_SIGN, 2.0, MATH),
-    _family("times_sign", text.TIMES_SIGN, 1.0, MATH),
-    _family("joined", text.JOINED, 3.0, MATH),
-    _family("order_words", text.ORDER_WORDS, 3.0, MATH),
-    _family("total", text.TOTAL, 0.0, MATH),
-    _family("arithmetic", text.ARITHMETIC, 0.0, MATH, deniable=False),
-    _family("answer_line", text.ANSWER_LINE, 1.0, MATH),
+    _family("operation", mathematics.OPERATION, 0.0, MATH),
+    _family("decimals", mathematics.DECIMALS, 1.5, MATH),
+    _family("fraction", mathematics.FRACTION, 3.0, MATH),
+    _family("unknown", mathematics.UNKNOWN, 3.0, MATH),
+    _family("dollar_sign", mathematics.DOLLAR_SIGN, 2.0, MATH),
+    _family("times_sign", mathematics.TIMES_SIGN, 1.0, MATH),
+    _family("joined", mathematics.JOINED, 3.0, MATH),
+    _family("order_words", mathematics.ORDER_WORDS, 3.0, MATH),
+    _family("total", mathematics.TOTAL, 0.0, MATH),
+    _family("arithmetic", mathematics.ARITHMETIC, 0.0, MATH, deniable=False),
+    _family("answer_line", mathematics.ANSWER_LINE, 1.0, MATH),
 )
 WEIGHTS: Mapping[str, float] = {family.name: family.weight for family in FAMILIES.values() if family.weight}
 NAMES_BY_KIND: Mapping[Kind, frozenset[str]] = {

@@ -19,9 +19,7 @@ from tree_sitter import Language, Node, Parser, Query, QueryCursor
 _LANGUAGES = {"c++": "cpp", "python3": "python", "js": "javascript", "ts": "typescript", "golang": "go", "c#": "csharp"}
 _OVERLOADING = frozenset({"java", "csharp"})
 
-_C_LIKE = """
-        [(for_statement) (while_statement) (do_statement)] @loop
-"""
+_C_LIKE = "[(for_statement) (while_statement) (do_statement)] @loop"
 _QUERIES: Mapping[str, tuple[str, str, str]] = {
     "python": ("tree_sitter_python", "language", """
         (function_definition name: (identifier) @name parameters: (_) @parameters) @function
@@ -114,10 +112,7 @@ _QUERIES: Mapping[str, tuple[str, str, str]] = {
         (assignment_statement operator: ["^=" "<<=" ">>=" "&=" "|="]) @bits
     """),
 }  # fmt: skip
-_QUERIES = {
-    **_QUERIES,
-    "typescript": ("tree_sitter_typescript", "language_typescript", _QUERIES["javascript"][2]),
-}
+_QUERIES = {**_QUERIES, "typescript": ("tree_sitter_typescript", "language_typescript", _QUERIES["javascript"][2])}
 GRAMMARS = frozenset(_QUERIES)
 """The languages that are read; of others nothing is known but their name."""
 
@@ -145,8 +140,6 @@ _HINTS = {
     "loop": re.compile(rb"\bfor\b|\bwhile\b|\b(?:map|reduce|filter|forEach|stream|accumulate|transform)\b"),
 }
 _OWN = frozenset({"", "self", "this", "cls", "(*this)"})
-
-
 _SAYS = re.compile(
     r"^(?!\W*(?:type|noqa|pragma|pylint|fmt|mypy|pyright|error|eslint)\b).*?[A-Za-z]{3,}\W+(?:\w+\W+)*?[A-Za-z]{3,}",
     re.DOTALL,

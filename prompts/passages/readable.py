@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from foil.engine.texts.sentences import SENTENCE_GAP
 from foil.engine.topic import Passage
 from foil.prompts.constraints.families import Kind
-from foil.prompts.passages.blocks import kind_of
+from foil.prompts.passages.kinds import kind_of
 
 _CUT = re.compile(
     r"(?:\.\.\.|\u2026|\b(?:the|a|an|of|and|or|to|in|for|with|by|is|are|was|that|which|from|as|at|on))$", re.IGNORECASE

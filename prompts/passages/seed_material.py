@@ -13,16 +13,10 @@ from foil.engine.errors import Rejected
 from foil.engine.ids import sha256_hex
 from foil.engine.topic import Passage, Seed
 from foil.prompts.passages.answer_evidence import Evidence, evidence_from
-from foil.prompts.passages.blocks import (
-    MAX_BLOCKS,
-    MAX_TEXT,
-    SourcePassage,
-    kind_of,
-    may_answer,
-    segment,
-)
+from foil.prompts.passages.answering import may_answer
+from foil.prompts.passages.blocks import MAX_BLOCKS, MAX_TEXT, BlockIndex, SourcePassage, View, segment
+from foil.prompts.passages.kinds import kind_of
 from foil.prompts.passages.readable import flaw_of
-from foil.prompts.passages.views import BlockIndex, View
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from foil.engine.settings import Settings
 from foil.engine.topic import Intent, Passage, Seed, Topic
 from foil.prompts.constraints.instructions import STYLES
 from foil.prompts.demands import Demands, dump_demands
+from foil.prompts.passages.seed_material import distinct
 from foil.prompts.passages.topic_builder import TopicBuilder
 from foil.prompts.recipes.infir import Infir, InfirSettings
 from foil.prompts.recipes.promptriever import Promptriever, PromptrieverSettings
@@ -30,7 +31,7 @@ from foil.prompts.render import load, recipe_fingerprint
 from foil.prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason
 from foil.prompts.writing.contrast import MOST_DEMANDS, TEMPLATES, ContrastWriter, GridCell, length_of
 from foil.prompts.writing.frames import FRAMES_DESCRIPTION
-from foil.prompts.writing.material import WritingMaterial, cut_passage, distinct, writing_material
+from foil.prompts.writing.material import WritingMaterial, cut_passage, writing_material
 
 VERSION = "18"
 """Raised when the same seed, settings and template would give other topics."""

@@ -43,7 +43,8 @@ from foil.prompts.constraints.dimensions import (
 )
 from foil.prompts.demands import dump_demands
 from foil.prompts.languages import languages
-from foil.prompts.passages.blocks import kept_attributes, stems
+from foil.prompts.passages.answering import stems
+from foil.prompts.passages.blocks import kept_attributes
 from foil.prompts.passages.topic_builder import TopicBuilder
 from foil.prompts.render import load, recipe_fingerprint
 from foil.prompts.sampling import KEEPING_TEMPERATURE, writing

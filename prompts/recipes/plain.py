@@ -38,7 +38,7 @@ class Plain:
         self._settings = settings
         self.fingerprint = recipe_fingerprint(VERSION, [], settings)
 
-    async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:  # noqa: ARG002 (a recipe may ask)
+    async def __call__(self, seed: Seed, _ask: Ask) -> Sequence[Topic]:
         if not seed.query.strip():
             raise Rejected("empty_query", "the seed has no query")
         builder = TopicBuilder(self.name, seed)

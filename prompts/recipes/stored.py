@@ -56,7 +56,7 @@ class _Returning:
     def __init__(self, name: str, fingerprint: str, topics: Sequence[Topic]) -> None:
         self.name, self.fingerprint, self._topics = name, fingerprint, topics
 
-    async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:  # noqa: ARG002 (a recipe may ask)
+    async def __call__(self, _seed: Seed, _ask: Ask) -> Sequence[Topic]:
         return self._topics
 
 

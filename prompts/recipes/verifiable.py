@@ -20,9 +20,9 @@ from foil.engine.topic import Intent, IntentRole, Seed, Topic
 from foil.prompts.constraints.families import FAMILIES, WEIGHTS
 from foil.prompts.constraints.instructions import LENGTHS, STYLES
 from foil.prompts.passages.answer_evidence import Evidence
+from foil.prompts.passages.blocks import BlockIndex
 from foil.prompts.passages.seed_material import SeedMaterial, build_material, non_relevant
 from foil.prompts.passages.topic_builder import TopicBuilder
-from foil.prompts.passages.views import BlockIndex
 from foil.prompts.render import recipe_fingerprint
 from foil.prompts.rules.topic_writer import Choices, TopicWriter, WordedInstruction
 
@@ -88,7 +88,7 @@ class Verifiable:
         self._weights = {f: w for f, w in ({**WEIGHTS, **settings.family_weights}).items() if w > 0}
         self.fingerprint = recipe_fingerprint(VERSION, [], settings)
 
-    async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:  # noqa: ARG002 (a recipe may ask)
+    async def __call__(self, seed: Seed, _ask: Ask) -> Sequence[Topic]:
         material = build_material(
             seed,
             passage_chars=_NEGATIVE_CHARS,

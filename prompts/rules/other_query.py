@@ -11,8 +11,8 @@ from foil.engine.topic import Passage
 from foil.prompts.constraints.constraint import Constraint, full_text, surely_hold
 from foil.prompts.constraints.detectors import fold_text
 from foil.prompts.passages.answer_evidence import Evidence, evidence_of_view
-from foil.prompts.passages.blocks import SourcePassage, is_about, may_answer
-from foil.prompts.passages.views import View
+from foil.prompts.passages.answering import is_about, may_answer
+from foil.prompts.passages.blocks import SourcePassage, View
 from foil.prompts.rules.view_pairs import WHOLE, ViewPair, ViewPairFinder
 
 MOST_QUERY = 4000

@@ -15,8 +15,8 @@ from foil.prompts.constraints.constraint import Constraint, dump_constraints, su
 from foil.prompts.constraints.detectors import fold_text
 from foil.prompts.constraints.families import FAMILIES, Kind
 from foil.prompts.constraints.instructions import LENGTHS, STYLES, Length, Style, compose
+from foil.prompts.passages.blocks import View
 from foil.prompts.passages.seed_material import SeedMaterial
-from foil.prompts.passages.views import View
 from foil.prompts.rules.other_query import OtherQueryFinder, OtherQueryMatch
 from foil.prompts.rules.view_pairs import ViewPair, ViewPairFinder, deniable, denials
 

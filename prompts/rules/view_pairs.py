@@ -23,8 +23,9 @@ from foil.prompts.constraints.detectors import fold_text
 from foil.prompts.constraints.families import FAMILIES, NAMES_BY_KIND, Kind
 from foil.prompts.constraints.phrases import is_noun_by_ending, is_vague
 from foil.prompts.constraints.query_fit import asks_for_a_fact, families_for
-from foil.prompts.passages.blocks import Block, SourcePassage, is_about, is_judged, stems
-from foil.prompts.passages.views import BlockIndex, View
+from foil.prompts.passages.answering import is_about, is_judged, stems
+from foil.prompts.passages.blocks import BlockIndex, SourcePassage, View
+from foil.prompts.passages.layout import Block
 
 VISIBLE = 700
 """The difference must stand within so many characters: about what an encoder of 200 word pieces reads."""

@@ -1,6 +1,6 @@
 """Checks of what a model wrote: each says what is wrong to a reader, and to the writer how to mend it.
 
-    answer = await ask_checked(ask, prompt, WrittenText, role, problems=..., mend=..., policy=..., marks=...)
+    answer = await ask_checked(ask, prompt, WrittenText, AnswerChecks(mend, problems, policy), role=..., marks=...)
 
 What a program can mend is mended first (`mend`). Of the problems that are left, `policy` says what each one does:
 
@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -97,16 +97,20 @@ class Problem:
     advice: str
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerChecks(Generic[A]):
+    """How an answer is mended, what is wrong with one, and what each problem does."""
+
+    mend: Callable[[A], A]
+    problems: Callable[[A], Iterable[Problem]]
+    policy: Mapping[Reason, OnFail]
+
+    def on_fail(self, problem: Problem) -> OnFail:
+        return self.policy.get(problem.reason) or DEFAULTS[problem.reason]
+
+
 async def ask_checked(
-    ask: Ask,
-    prompt: Prompt,
-    answer: type[A],
-    *,
-    role: str,
-    problems: Callable[[A], Iterable[Problem]],
-    mend: Callable[[A], A],
-    policy: Mapping[Reason, OnFail],
-    marks: set[str],
+    ask: Ask, prompt: Prompt, answer: type[A], checks: AnswerChecks[A], *, role: str, marks: set[str]
 ) -> A:
     """The answer, mended, without a problem that the policy does not let pass; adds the others to `marks`.
 
@@ -115,20 +119,20 @@ async def ask_checked(
     corrections = [WRITE_AGAIN]
 
     def check(reply: A) -> A:
-        mended = mend(reply)
-        faults = [*_repeats_advice(mended, corrections), *problems(mended)]
-        grave = [p for p in faults if _on_fail(policy, p) != "mark"]
+        mended = checks.mend(reply)
+        faults = [*_repeats_advice(mended, corrections), *checks.problems(mended)]
+        grave = [p for p in faults if checks.on_fail(p) != "mark"]
         corrections.extend(p.advice for p in grave)
         if not grave:
             return mended
-        first = min(grave, key=lambda p: _GRAVITY.index(_on_fail(policy, p)))
-        if _on_fail(policy, first) == "reject":
+        first = min(grave, key=lambda p: _GRAVITY.index(checks.on_fail(p)))
+        if checks.on_fail(first) == "reject":
             raise Rejected(first.reason, first.detail)
-        usable = mended if _on_fail(policy, first) == "correct_or_mark" else None
+        usable = mended if checks.on_fail(first) == "correct_or_mark" else None
         raise FaultyReply(first.reason, first.detail, "\n".join(p.advice for p in grave), usable)
 
     answered = await ask(prompt, answer, role=role, check=check)
-    marks.update(p.reason for p in problems(answered))
+    marks.update(p.reason for p in checks.problems(answered))
     return answered
 
 
@@ -150,10 +154,6 @@ def texts_of(reply: BaseModel) -> Iterator[str]:
 
 
 _GRAVITY: Sequence[OnFail] = ("reject", "correct", "correct_or_mark", "mark")
-
-
-def _on_fail(policy: Mapping[Reason, OnFail], problem: Problem) -> OnFail:
-    return policy.get(problem.reason) or DEFAULTS[problem.reason]
 
 
 def text_problems(text: str, prompt: Prompt, echo_words: int | None = None) -> Iterator[Problem]:

@@ -7,29 +7,31 @@
 
 The questions are the demands of the instruction: short enough for a small model to write and for a small judge to
 decide one by one. They stand with the intent (attribute `demands`), and so say why a label stands. Every stage is
-checked, corrected in words and marked (`prompts.writing.checks`).
+checked (`prompts.writing.contrast_checks`), corrected in words and marked.
 """
 
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from foil.engine.errors import FaultyReply, UnreadableReplyError
 from foil.engine.ids import canonical_json
-from foil.engine.protocols import Ask, Prompt
+from foil.engine.protocols import Ask
 from foil.engine.topic import Passage, PassageRole
-from foil.prompts.constraints.detectors import fold_text
 from foil.prompts.constraints.instructions import LENGTHS, STYLES, Length, Style
-from foil.prompts.constraints.source_code import GRAMMARS, facts_of, language_of
 from foil.prompts.demands import Demands
-from foil.prompts.passages.blocks import stems
 from foil.prompts.render import PromptTemplate, load
 from foil.prompts.sampling import KEEPING_TEMPERATURE, writing
 from foil.prompts.writing.answers import Questions
-from foil.prompts.writing.checks import OnFail, Problem, Reason, echo_of, figures_in, near_copy, reaches
+from foil.prompts.writing.checks import OnFail, Reason
+from foil.prompts.writing.contrast_checks import (
+    instruction_problems,
+    mended_questions,
+    passage_problems,
+    query_problems,
+    question_problems,
+)
 from foil.prompts.writing.examples import WORDS, TopicExample, example_for
 from foil.prompts.writing.frames import framed
 from foil.prompts.writing.material import WritingMaterial
@@ -38,49 +40,11 @@ from foil.prompts.writing.stage import Stages
 TEMPLATES = tuple(
     f"writing/{name}" for name in ("questions", "pair_questions", "instruction", "passage", "other_query")
 )
-MOST_QUESTIONS, MOST_DEMANDS = 3, 2
-_QUESTION_WORDS = (3, 25)
-_INSTRUCTION_WORDS = (8, 320)
+MOST_DEMANDS = 2
 _PASSAGE_WORDS = (40, 300)
 """Words that a passage of prose is asked to have: as many as P+, within these bounds."""
-_ROOM = (0.5, 2.0)
-"""How much shorter or longer than asked for a passage may be."""
 _TITLE_WORDS = 20
 """Most words of a title: a longer first line is the first paragraph."""
-_FRAGMENT = 0.35
-"""Share of the words asked for, below which a passage is none."""
-_QUESTION_ECHO = 6
-_ANSWERS = re.compile(
-    r"\s*(?:(?:yes|no|sure|certainly|absolutely|of course)[,.!:]|my (?:solution|program|code)\b)", re.IGNORECASE
-)
-"""How an instruction begins whose writer answered the questions instead of asking them."""
-_STATES = re.compile(
-    r"\W*(?:the|this|these|those|that|its?|there|to|in|on|at|by|for|from|with|an?|our|we|they|s?he|his|her|their|if|since|"
-    r"because|when|while|given|indeed|besides|as|one|combining|understanding|according)\b",
-    re.IGNORECASE,
-)
-_ASKS = re.compile(
-    r"\b(?:should|shall|must|needs?|needed|wants?|wanted|wish|hop(?:e|ing)|looking|look for|interested|please|only|"
-    r"ha(?:s|ve) to|ought|curious|would|require[sd]?|let|due|(?:is|are) to|counts?|qualif(?:y|ies)|matters?|goal|"
-    r"no use|useless|useful|(?:ir)?relevant|i am|i['’]m|my|me|enough|tell|show|help|prefer|expect|do not|don['’]t|may|"
-    r"welcome|fine|out of)\b|\?|['’]d\b",
-    re.IGNORECASE,
-)
-"""A text that begins like a statement and has none of these asks for nothing. Wrongly so: one of our 288 short and
-medium examples, five of InstructIR's 9,906 instructions, none of PIR's 148."""
-_PROMPT_LABEL = re.compile(r"\b(?:Manner|Questions|Not wanted|Length|Addition):")
-_CODE_LINE = re.compile(r"^\s*(?:class \w+(?:\(.*\))?:\s*$|def \w+\(|from [\w.]+ import \w|#include\b)", re.MULTILINE)
-"""A line of a program that no sentence is: a query may well begin with `import duties` or `class action:`."""
-_ABOUT_THE_TASK = re.compile(
-    r"\b(?:json|passages?|questions?|this text)\b|"
-    r"\A(?:is|are|it|was|were)\b.*\b(?:correct|accurate|mistakes?|potential error)\b",
-    re.IGNORECASE,
-)
-"""Of a question that asks about the text itself, or whether it is right, which every text of use is."""
-_SAME_PROGRAM = 0.9
-"""Share of its runs of three words that a program may have from another: names and idioms recur."""
-_AGAIN = 2 / 3
-_MOST_ALIKE = 0.8
 _FORMATS: Sequence[tuple[Length, int]] = (("short", 60), ("medium", 95), ("long", 140))
 
 
@@ -168,8 +132,8 @@ class ContrastWriter(Stages):
             writing(prompt, 60, temperature=KEEPING_TEMPERATURE),
             Questions,
             "instruction_writer",
-            mend=partial(_mended_questions, query=material.seed.query, noun=material.noun, prompt=prompt),
-            problems=_question_problems,
+            mend=partial(mended_questions, query=material.seed.query, noun=material.noun, prompt=prompt),
+            problems=question_problems,
         )
 
     async def instruction(self, demands: Demands, cell: GridCell, *, poisoned: bool = False, unlike: str = "") -> str:
@@ -194,7 +158,7 @@ class ContrastWriter(Stages):
             written = await self.text(
                 writing(prompt, round(1.5 * WORDS[cell.length])),
                 "instruction_writer",
-                lambda text: self._instruction_problems(text, demands, unlike),
+                lambda text: instruction_problems(text, material.seed.query, demands, unlike),
             )
         except (FaultyReply, UnreadableReplyError):
             if not self._frames:
@@ -227,7 +191,7 @@ class ContrastWriter(Stages):
         written = await self.text(
             writing(prompt, max(room, 120)),
             "passage_writer",
-            lambda text: self._passage_problems(text, task, siblings, words),
+            lambda text: passage_problems(self._title_and_text(text)[1], material, task.query, siblings, words),
         )
         title, text = self._title_and_text(written)
         attributes = {"language": material.language, "category": task.category}
@@ -249,97 +213,9 @@ class ContrastWriter(Stages):
         return await self.text(
             writing(prompt, 30 + 2 * words),
             "instruction_writer",
-            lambda text: self._query_problems(text, words),
+            lambda text: query_problems(text, material.seed.query),
             one_line="\n" not in material.seed.query.strip(),
         )
-
-    def _instruction_problems(self, text: str, demands: Demands, unlike: str) -> Iterator[Problem]:
-        words = len(text.split())
-        low, high = _INSTRUCTION_WORDS
-        if words < low:
-            yield Problem(
-                "too_short", f"the instruction has {words} words", "It is too short. Say more of what is wanted."
-            )
-        if words > high:
-            yield Problem(
-                "too_long", f"the instruction has {words} words", f"It has {words} words. Write {high} at most."
-            )
-        if label := _PROMPT_LABEL.search(text):
-            advice = f"It goes on with {label[0]!r}, which is the task. Write what the person adds, and nothing else."
-            yield Problem("speaks_of_task", f"it has the label {label[0]!r} of its task", advice)
-        if unlike and _is_same_instruction(text, unlike, (*demands.demands, *demands.bans)):
-            advice = "It is the other instruction of this query once more. Ask for what this one lists."
-            yield Problem("same_instruction", "the instruction is the other one again", advice)
-        news = figures_in(text) - figures_in(" ".join((self.material.seed.query, *demands.demands, *demands.bans)))
-        if news:
-            advice = f"It says {min(news)}, as if it knew the answer. Ask for it, and state no fact."
-            yield Problem("answers_question", f"the instruction says {min(news)}", advice)
-        elif _ANSWERS.match(text) or (_STATES.match(text) and not _ASKS.search(text)):
-            advice = "It answers the questions. Write what a person says who asks for texts that answer them."
-            yield Problem(
-                "answers_question", f"the instruction states something and asks for nothing: {text[:80]!r}", advice
-            )
-        text_stems, query_stems = stems(text), stems(self.material.seed.query)
-        for question in (*demands.demands, *demands.bans):
-            question_stems = stems(question) - query_stems or stems(question)
-            if question_stems and not question_stems & text_stems:
-                advice = f"It does not {'ask for' if question in demands.demands else 'rule out'} this: {question}"
-                yield Problem("ignores_demand", f"it says nothing of: {question}", advice)
-        query = fold_text(self.material.seed.query)
-        if len(query.split()) > 2 and query in fold_text(text):
-            yield Problem("repeats_query", "the instruction holds the query", "Do not repeat the query in it.")
-
-    def _passage_problems(
-        self, written: str, task: PassageTask, siblings: Sequence[Passage], words: int
-    ) -> Iterator[Problem]:
-        material = self.material
-        _, text = self._title_and_text(written)
-        own = [*material.positives, *material.negatives, *siblings]
-        if fold_text(text) in {fold_text(p.text) for p in own}:
-            yield Problem(
-                "same_passage", f"it is a passage of the topic: {text[:80]!r}", "It is P1 again. Write another."
-            )
-        elif material.kind == "code":
-            yield from _code_problems(text, material.language)
-            if near_copy(text, [p.text for p in own], _SAME_PROGRAM):
-                advice = "It is another program with few changes. Solve the task in another way."
-                yield Problem("near_copy", f"it is another program of the topic: {text[:80]!r}", advice)
-        elif copied := near_copy(text, [p.text for p in own]):
-            advice = "Most of it is copied. Write it anew, in other sentences, with what the task asks for."
-            yield Problem("near_copy", f"most of it stands in another passage: {copied[:80]!r}", advice)
-        if material.kind not in ("code", "mathematics"):
-            count = len(text.split())
-            advice = f"It has {count} words. Write about {words}."
-            if count < _FRAGMENT * words:
-                yield Problem(
-                    "too_short", f"the passage has {count} words", f"It has {count} words. Write about {words}."
-                )
-            elif not _ROOM[0] * words <= count <= _ROOM[1] * words:
-                advice = f"It has {count} words. Write about {words}."
-                yield Problem("wrong_length", f"the passage has {count} words, not {words}", advice)
-        answer = material.seed.attributes.get("answer", "")
-        if (
-            material.kind == "mathematics"
-            and task.query == material.seed.query
-            and answer
-            and not reaches(text, answer)
-        ):
-            advice = "Its result is wrong, or does not stand in the last line. Solve the problem anew, step by step."
-            yield Problem("wrong_answer", f"it does not end with {answer!r}: {text[-80:]!r}", advice)
-
-    def _query_problems(self, text: str, words: int) -> Iterator[Problem]:
-        if fold_text(text) == fold_text(self.material.seed.query):
-            yield Problem(
-                "same_query", f"{text!r} is the seed's query", "It is the first query again. Write another one."
-            )
-        if _CODE_LINE.search(text) and not _CODE_LINE.search(self.material.seed.query):
-            advice = "It holds a program. Write the query alone, in words."
-            yield Problem("not_a_query", f"the query holds a program: {text[-80:]!r}", advice)
-        if len(text.split()) > 20 + 3 * words:
-            advice = (
-                f"It has {len(text.split())} words, the first query {words}. Write the query alone, as long as that."
-            )
-            yield Problem("too_long", f"the query has {len(text.split())} words", advice)
 
     def _title_and_text(self, written: str) -> tuple[str, str]:
         """A short line before the text is its title, where P+ has one."""
@@ -360,19 +236,6 @@ def _template(stage: str) -> PromptTemplate:
     return load(f"writing/{stage}")
 
 
-def _is_same_instruction(text: str, counterpart: str, demands: Sequence[str]) -> bool:
-    """Whether it has most of the other's words, and of its own demands no word that the other lacks."""
-    own = stems(text) - stems(counterpart)
-    alike = near_copy(text, [counterpart]) or _alike(text, counterpart) > _MOST_ALIKE
-    return bool(alike) and not own & stems(" ".join(demands))
-
-
-def _alike(text: str, counterpart: str) -> float:
-    """The share of content words that two instructions have in common (Jaccard)."""
-    first, second = stems(text), stems(counterpart)
-    return len(first & second) / max(1, len(first | second))
-
-
 def _told(task: PassageTask) -> Mapping[str, Any]:
     """What the writer of a passage reads about the one that is wanted."""
     return {"query": task.query, "must": task.must, "must_not": task.must_not}
@@ -387,55 +250,3 @@ def _example_task(example: TopicExample, role: PassageRole) -> PassageTask:
 
 def _example_text(example: TopicExample, role: PassageRole) -> str:
     return example.p2_minus if role == "query_negative" else example.p1_minus
-
-
-def _mended_questions(reply: Questions, *, query: str, noun: str, prompt: Prompt) -> Questions:
-    """The first three of each list that are questions, each once, none of them the query or the example's, or one that
-    asks what the text does."""
-    folded_questions = {fold_text(query)}
-
-    def is_usable(question: str) -> bool:
-        low, high = _QUESTION_WORDS
-        is_question = question.endswith("?") and low <= len(question.split()) <= high
-        is_new = fold_text(question) not in folded_questions and not _says_again(question, query)
-        is_about_text = not _ABOUT_THE_TASK.search(question) and not _says_again(question, noun)
-        return is_question and is_new and is_about_text and not echo_of(question, prompt, _QUESTION_ECHO)
-
-    def kept(questions: Sequence[str]) -> tuple[str, ...]:
-        good: list[str] = []
-        for each in questions:
-            question = re.sub(r"\.$", "?", " ".join(each.split()))
-            if is_usable(question):
-                folded_questions.add(fold_text(question))
-                good.append(question)
-        return tuple(good[:MOST_QUESTIONS])
-
-    return Questions(answered=kept(reply.answered), open=kept(reply.open))
-
-
-def _says_again(question: str, query: str) -> bool:
-    """Whether a question has most of the query's content words, in whatever form, and no other."""
-    own, target = stems(question), stems(query)
-    is_covered = all(any(stem.startswith(each) or each.startswith(stem) for each in target) for stem in own)
-    return bool(own) and is_covered and len(own) >= _AGAIN * len(target)
-
-
-def _question_problems(reply: Questions) -> Iterator[Problem]:
-    """A passage may answer nothing besides its query; without a question that it leaves open there is no contrast."""
-    if not reply.open:
-        advice = '"open" needs a short question about the same subject that the text leaves without any answer.'
-        yield Problem("no_questions", "no usable question under 'open'", advice)
-
-
-def _code_problems(text: str, language: str) -> Iterator[Problem]:
-    if _is_json(text) or (language_of(language) in GRAMMARS and facts_of(text, language) is None):
-        advice = f"It does not parse as {language}. Write the program alone, without any word around it."
-        yield Problem("not_code", f"it cannot be parsed as {language}: {text[:80]!r}", advice)
-
-
-def _is_json(text: str) -> bool:
-    """Whether it is an object or a list of JSON, which Python would read as well."""
-    try:
-        return isinstance(json.loads(text), dict | list)
-    except ValueError:
-        return False

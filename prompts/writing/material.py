@@ -4,7 +4,6 @@ Nothing here decides whether a passage answers: a model reads it, and judges do.
 used last, and the topic is marked `unreadable`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,8 +12,9 @@ from foil.engine.ids import sha256_hex
 from foil.engine.texts.sentences import CUTTING_PLACE
 from foil.engine.topic import Passage, Seed
 from foil.prompts.constraints.families import Kind
-from foil.prompts.passages.blocks import kind_of
+from foil.prompts.passages.kinds import kind_of
 from foil.prompts.passages.readable import flaw_of
+from foil.prompts.passages.seed_material import distinct
 from foil.prompts.untrusted_text import nonce
 
 _NOUNS: dict[str, str] = {"code": "program", "mathematics": "worked solution"}
@@ -84,11 +84,6 @@ def writing_material(seed: Seed, *, passage_chars: int) -> WritingMaterial:
         tuple(cut_passage(p, passage_chars) for p in distinct(seed.negatives) if p.role != "instruction_negative"),
         frozenset(marks),
     )
-
-
-def distinct(passages: Sequence[Passage]) -> list[Passage]:
-    """Passages with text, each text once."""
-    return list({p.id: p for p in passages if p.text.strip()}.values())
 
 
 def cut_passage(passage: Passage, characters: int) -> Passage:

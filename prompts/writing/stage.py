@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from foil.engine.protocols import Ask, Prompt
 from foil.prompts.untrusted_text import as_meant, reply_as_meant
 from foil.prompts.writing.answers import WrittenText, without_fence, without_wrapping
-from foil.prompts.writing.checks import OnFail, Problem, Reason, ask_checked, text_problems, texts_of
+from foil.prompts.writing.checks import AnswerChecks, OnFail, Problem, Reason, ask_checked, text_problems, texts_of
 from foil.prompts.writing.material import WritingMaterial
 
 A = TypeVar("A", bound=BaseModel)
@@ -42,21 +42,13 @@ class Stages:
     ) -> A:
         """A JSON answer, mended and checked, none of whose texts is taken from the prompt's example."""
 
-        def found(reply: A) -> Iterator[Problem]:
+        def faults(reply: A) -> Iterator[Problem]:
             yield from problems(reply)
             for text in texts_of(reply):
                 yield from (p for p in text_problems(text, prompt) if p.reason == "echo")
 
-        return await ask_checked(
-            self._ask,
-            prompt,
-            answer,
-            role=role,
-            mend=lambda reply: mend(reply_as_meant(reply, self.material.texts)),
-            problems=found,
-            policy=self._policy,
-            marks=self.marks,
-        )
+        checks = AnswerChecks(lambda reply: mend(reply_as_meant(reply, self.material.texts)), faults, self._policy)
+        return await ask_checked(self._ask, prompt, answer, checks, role=role, marks=self.marks)
 
     async def text(
         self,
@@ -78,19 +70,11 @@ class Stages:
             bare = meant.strip() if keeps_fences else without_fence(meant) if is_code else without_wrapping(meant)
             return WrittenText(text=without_wrapping(bare.partition("\n")[0]) if one_line else bare)
 
-        def found(written: WrittenText) -> Iterator[Problem]:
+        def faults(written: WrittenText) -> Iterator[Problem]:
             yield from text_problems(written.text, prompt, _CODE_ECHO if is_code else None)
             if written.text.strip():
                 yield from problems(written.text)
 
-        written = await ask_checked(
-            self._ask,
-            prompt,
-            WrittenText,
-            role=role,
-            mend=mended,
-            problems=found,
-            policy=self._policy,
-            marks=self.marks,
-        )
+        checks = AnswerChecks(mended, faults, self._policy)
+        written = await ask_checked(self._ask, prompt, WrittenText, checks, role=role, marks=self.marks)
         return written.text

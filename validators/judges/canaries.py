@@ -31,7 +31,7 @@ from foil.prompts.constraints.families import FAMILIES
 from foil.prompts.constraints.instructions import LENGTHS, STYLES, compose
 from foil.prompts.demands import ATTRIBUTE, dump_demands
 from foil.prompts.passages.answer_evidence import answers, evidence_of
-from foil.prompts.passages.blocks import kind_of
+from foil.prompts.passages.kinds import kind_of
 
 LOG = logging.getLogger(__name__)
 FALSE_ALARM = 0.01

@@ -39,7 +39,7 @@ from foil.prompts.judge_answers import (
     reason_of,
 )
 from foil.prompts.parse import StructuredReply
-from foil.prompts.passages.blocks import kind_of
+from foil.prompts.passages.kinds import kind_of
 from foil.prompts.render import load
 from foil.prompts.sampling import judging
 from foil.prompts.untrusted_text import inert, nonce
@@ -229,7 +229,6 @@ class JudgePanel(AskedJudges):
     async def compare_once(self, intent: Intent, order: tuple[Passage, Passage], slot: VoteSlot) -> Vote:
         """A vote on two passages in this order alone: TIE where it names both, NONE where neither."""
         choices = {"A": order[0].id, "B": order[1].id, "both": TIE, "neither": NONE}
-
         answer_type = ReasonedRelevant if self._settings.rationale else Relevant
         return await self.ask_once(
             "judges/polarity", answer_type, lambda answer: choices[answer.relevant], intent, order, slot=slot

@@ -77,7 +77,7 @@ class Sketcher:
 
 
 def estimate_similarities(keys: Hashes, candidates: Hashes) -> NDArray[np.float64]:
-    """[M]: the estimated Jaccard similarity of the shingle set of `keys` and those of `candidates` [M, 13], in [0, 1]."""
+    """[M]: the estimated Jaccard similarity of the shingle set of `keys` to `candidates` [M, 13], in [0, 1]."""
     columns = np.ascontiguousarray(candidates[:, :_BANDS]).view(np.uint8)
     equal = np.mean(columns == keys[:_BANDS].view(np.uint8), axis=1)
     estimated: NDArray[np.float64] = np.maximum(0.0, (equal - 1 / 256) / (1 - 1 / 256))

@@ -30,7 +30,7 @@ from foil.prompts.recipes.custom.specs import (
 from foil.prompts.render import PromptTemplate
 
 _PASSAGE_FIELDS = frozenset({"title", "text"})
-_PARSER = jinja2.Environment(autoescape=False)  # noqa: S701 - it only parses; prompts.render renders, in a sandbox
+_PARSER = jinja2.Environment(autoescape=True)
 Place = tuple[str | int, ...]
 Mistake = tuple[Place, str, Any]
 """Where in the recipe, what is wrong, and the value there."""

@@ -2,7 +2,8 @@
 
 import pytest
 
-from foil.prompts.passages.blocks import is_about, join, may_answer, segment
+from foil.prompts.passages.answering import is_about, may_answer
+from foil.prompts.passages.blocks import join, segment
 from foil.prompts.rules.view_pairs import ViewPairFinder
 from tests.support.topics.zoo import passage
 

@@ -26,6 +26,7 @@ from foil.prompts.writing.answers import WrittenText
 from foil.prompts.writing.checks import (
     DEFAULTS,
     ECHO_WORDS,
+    AnswerChecks,
     OnFail,
     Problem,
     Reason,
@@ -66,7 +67,7 @@ def asked(folder, *texts, policy, mend=lambda text: text, corrections=1):
     model, marks = Script(*texts), set()
     replies = ReplyService(Journal(open_store(folder)).open(0), Budget(BudgetSettings()), "me")
     ask = SeedAsk(replies, {"writer": model}, parse_reply, corrections=corrections)
-    work = ask_checked(ask, PROMPT, WrittenText, role="writer", problems=told, mend=mend, policy=policy, marks=marks)
+    work = ask_checked(ask, PROMPT, WrittenText, AnswerChecks(mend, told, policy), role="writer", marks=marks)
     try:
         answer: object = asyncio.run(work).text
     except Rejected as error:

@@ -18,11 +18,11 @@ from foil.prompts.writing.contrast import (
     ContrastWriter,
     GridCell,
     PassageTask,
-    _mended_questions,
     cell_of,
     contrast_of,
     length_of,
 )
+from foil.prompts.writing.contrast_checks import instruction_problems, mended_questions
 from foil.prompts.writing.examples import WORDS
 from foil.prompts.writing.frames import framed
 from foil.prompts.writing.material import writing_material
@@ -101,20 +101,20 @@ def test_lists_lose_the_query_repetitions_and_what_is_no_question():
         answered=("What  does it cost?", "what does it COST?", "How is it done?", "Why", "The price", "Who pays it."),
         open=("Who pays it?", "One? " * 30, "Where is it sold?", "Who sells it?", "Who buys it?", "Who likes it?"),
     )
-    mended = _mended_questions(reply, query="How is it done?", noun="program", prompt=NO_EXAMPLE)
+    mended = mended_questions(reply, query="How is it done?", noun="program", prompt=NO_EXAMPLE)
     assert mended.answered == ("What does it cost?", "Who pays it?")
     assert mended.open == ("Where is it sold?", "Who sells it?", "Who buys it?")
     reply = Questions(
         answered=("What does this program do?", "Is the solution correct for all inputs?"),
         open=("When should strawberries be washed?", "Who eats it?"),
     )
-    mended = _mended_questions(reply, query="when should you wash strawberries", noun="program", prompt=NO_EXAMPLE)
+    mended = mended_questions(reply, query="when should you wash strawberries", noun="program", prompt=NO_EXAMPLE)
     assert (mended.answered, mended.open) == ((), ("Who eats it?",))
 
 
 def test_a_list_that_is_mended_stays():
     reply = Questions(answered=("What does it cost?", "Who pays it?"), open=("Where is it sold?",))
-    assert _mended_questions(reply, query="How is it done?", noun="program", prompt=NO_EXAMPLE) == reply
+    assert mended_questions(reply, query="How is it done?", noun="program", prompt=NO_EXAMPLE) == reply
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_an_instruction_that_no_turn_brought_is_put_together_from_its_questions_
     text = asyncio.run(made.instruction(DEMANDS, GridCell("medium", "plain")))
     assert all(question[1:] in text for question in (*DEMANDS.demands, *DEMANDS.bans))
     assert made.marks == {"framed_instruction", "other_length"}
-    assert list(made._instruction_problems(text, DEMANDS, "")) == []
+    assert list(instruction_problems(text, SEED.query, DEMANDS, "")) == []
     refusing = ContrastWriter(material, says, {"too_short": "reject"}, frames=True)
     with pytest.raises(Rejected, match="too_short"):
         asyncio.run(refusing.instruction(DEMANDS, GridCell("medium", "plain")))

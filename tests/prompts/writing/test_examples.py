@@ -11,7 +11,7 @@ from foil.engine.ids import sha256_hex
 from foil.prompts.constraints.dimensions import CONDITIONS, name_of, names
 from foil.prompts.constraints.instructions import LENGTHS, STYLES
 from foil.prompts.writing.checks import denies, denies_twice
-from foil.prompts.writing.contrast import _ASKS, _STATES, _code_problems
+from foil.prompts.writing.contrast_checks import _ASKS, _STATES, _code_problems
 from foil.prompts.writing.examples import _FOLDER, WORDS, example_for, examples_of, wording_example
 
 KINDS = ("text", "code", "mathematics")

@@ -6,7 +6,8 @@ import pytest
 
 from foil.engine.errors import Rejected
 from foil.engine.topic import Passage
-from foil.prompts.writing.material import cut_passage, distinct, writing_material
+from foil.prompts.passages.seed_material import distinct
+from foil.prompts.writing.material import cut_passage, writing_material
 from tests.support.topics.sample_seeds import SEEDS
 from tests.support.topics.trades import trade_seeds
 
