@@ -121,7 +121,7 @@ def test_labels_of_one_kind_or_answers_that_nobody_can_read_are_refused():
     with pytest.raises(UsageError, match="passages of both kinds"):
         calibrate("judge_demands", "m", of_chances([0.9], []), 0.1, [])
     with pytest.raises(UsageError, match="0 of 2 answers"):
-        calibrate("judge_demands", "m", [replace(each, said=None) for each in of_chances([0.9], [0.1])], 0.1, [])
+        calibrate("judge_demands", "m", [replace(each, score=None) for each in of_chances([0.9], [0.1])], 0.1, [])
 
 
 @given(
