@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from logging import getLogger
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,6 +38,7 @@ MAX_MISTAKES = 50
 """Bytes of a job file, and mistakes that one refusal lists."""
 
 REQUIRED = ("seeds", "recipe", "out")
+LOG = getLogger(__name__)
 OPTIONAL = ("models", "validators", "replies", "limits", "runtime", "train", "evaluate")
 
 _NO_RULE_WRITER = (
@@ -288,7 +290,10 @@ class _Checker:
                 )
 
     def _check_roles(self, models: Mapping[str, Settings], roles_by_key: Mapping[KeyPath, Sequence[str]]) -> None:
-        """Refuses a recipe or validator that asks a role without a model."""
+        """Refuses a recipe or validator that asks a role without a model; warns of a model that nothing asks."""
+        used = {role if role in models else "writer" for roles in roles_by_key.values() for role in roles}
+        for unused in sorted(models.keys() - used) if not self.mistakes else ():
+            LOG.warning("models.%s has no effect: no recipe and no validator of this job asks it", unused)
         for key_path, roles in roles_by_key.items():
             for role in roles:
                 if for_role(models, role) is None:

@@ -14,7 +14,7 @@ from foil.engine.errors import SeedFormatError, UsageError
 from foil.engine.seeds.corpus import SPLIT, parse_record
 from foil.engine.seeds.files.ledger import Ledger
 from foil.engine.seeds.files.rows import ENDINGS, SourceRow, attributes_of, read_rows
-from foil.engine.seeds.judged import Document, JudgedReader, JudgedSettings, Qrels, Query, judge, read_qrels
+from foil.engine.seeds.judged import GRADE, Document, JudgedReader, JudgedSettings, Qrels, Query, judge, read_qrels
 from foil.engine.topic import Passage
 
 
@@ -78,8 +78,10 @@ def read_judgments(path: Path, max_row_bytes: int, ledger: Ledger) -> Qrels:
 
 
 def grade_of(row: SourceRow) -> int:
-    """The grade under `score`: a whole number, which may be written as 1.0."""
+    """The grade under `score`: a whole number, which may be written as 1.0, or as text as in a .csv."""
     grade = row.value.get("score")
+    if isinstance(grade, str) and (whole := GRADE.fullmatch(grade.strip())):
+        return int(whole[1])
     if isinstance(grade, int) or (isinstance(grade, float) and grade.is_integer()):
         return int(grade)
     raise row.format_error("a whole number under 'score'", grade)

@@ -33,7 +33,7 @@ Paths = Annotated[
 """One path or several."""
 _FIELDS = re.compile(r"\S+", re.ASCII)
 _HEADERS = {"score", "relevance", "rel", "grade", "label"}
-_GRADE = re.compile(r"(-?\d{1,9})(?:\.0{1,9})?")
+GRADE = re.compile(r"(-?\d{1,9})(?:\.0{1,9})?")
 QREL_FORMAT = "a judgment: topic, iteration, document, grade; or query, document, grade"
 
 
@@ -189,7 +189,7 @@ def _record_judgment(qrels: Qrels, line: Line, ledger: Ledger, widths: set[int])
         return
     widths.add(len(fields))
     grade = fields[-1] if widths in ({3}, {4}) else ""
-    whole = _GRADE.fullmatch(grade)
+    whole = GRADE.fullmatch(grade)
     if not whole:
         raise UsageError(f"{line.name}:{line.number}: expected {QREL_FORMAT}, found {text[:120]!r}; mend the line")
     judge(qrels, ledger, (fields[0], fields[-2], int(whole[1])), f"{line.name}:{line.number}")

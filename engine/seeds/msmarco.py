@@ -89,11 +89,15 @@ class MsmarcoCollection(JudgedReader[MsmarcoSettings]):
 
     def _read_lines(self, path: Path) -> Iterator[Line]:
         for stream in open_streams(path):
-            yield from read_lines(stream, self._settings.max_row_bytes)
+            lines = read_lines(stream, self._settings.max_row_bytes)
+            yield from (line for line in lines if line.content is None or line.content.strip())
 
 
 def _parse_query(line: Line) -> Query:
-    return Query(*_split_fields(line), line.name, line.number)
+    query_id, text = _split_fields(line)
+    if not text:
+        raise SeedFormatError(line.name, line.number, "a query that is not blank", query_id)
+    return Query(query_id, text, line.name, line.number)
 
 
 def _split_fields(line: Line) -> tuple[str, str]:

@@ -95,7 +95,8 @@ def _passages(row: SourceRow, column: str, role: PassageRole) -> list[Passage]:
     passages = []
     for item in cell if isinstance(cell, list) else [] if cell in (None, "") else [cell]:
         record = row.nested(item if isinstance(item, dict) else {"text": item}, "a record")
-        text, source_id = record.value.get("text"), record.value.get("id") or record.value.get("docid") or ""
+        text, ids = record.value.get("text"), (record.value.get("id"), record.value.get("docid"))
+        source_id = next((each for each in ids if each not in (None, "")), "")
         if not isinstance(text, str) or not text.strip():
             raise row.format_error(f"texts, or records with 'text', in column {column!r}", item)
         passages.append(Passage(text, role, title=record.title(), source_id=str(source_id)))

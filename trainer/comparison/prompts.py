@@ -67,7 +67,7 @@ class PromptResult:
 
 def read_prompts(path: Path) -> tuple[str, ...]:
     """The prompts of a file, one a line; lines that are empty or begin with # are left out."""
-    lines = [line.strip() for line in read_text(path, "a text file with one prompt a line").splitlines()]
+    lines = [line.strip() for line in read_text(path, "a text file with one prompt a line").split("\n")]
     prompts = tuple(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
     if len(prompts) < 2:
         raise UsageError(f"{path} has {len(prompts)} prompts; give at least two, one a line")

@@ -24,12 +24,14 @@ def csv_fields(stream: Stream, max_row_bytes: int) -> Iterator[Fields | SeedForm
     csv.field_size_limit(max_row_bytes)
     reader = csv.reader(_TextLines(stream, max_row_bytes), strict=True)
     while True:
+        begun = reader.line_num + 1
         try:
             fields = next(reader)
         except StopIteration:
             return
         except (csv.Error, UnicodeDecodeError) as error:
-            yield SeedFormatError(stream.name, reader.line_num, "a record in CSV quoting and UTF-8", str(error))
+            lines = f"{error} (lines {begun} to {reader.line_num})" if reader.line_num > begun else str(error)
+            yield SeedFormatError(stream.name, reader.line_num, "a record in CSV quoting and UTF-8", lines)
             continue
         yield reader.line_num, fields
 

@@ -41,6 +41,7 @@ CHUNK_CHARS = 1 << 18
 _DECODER = json.JSONDecoder()
 _SEPARATORS = re.compile(r"[\s,]*")
 ENDINGS = (".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv")
+_PACKED = re.compile(r"\.(?:(?:jsonl|ndjson|json|csv|tsv)\.(?:zst|bz2|xz|lz4|br|zip|7z)|parquet\.\w+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,9 @@ def decode_all(raw: Iterable[Line | Record], max_row_bytes: int) -> Iterator[Rec
 def read_raw(path: Path, max_row_bytes: int) -> Iterator[Line | Record]:
     """The same, with lines of JSONL not decoded yet: what is cheap to read and dear to parse."""
     for file in list_files(path):
-        if file.suffix == ".parquet":
+        if _PACKED.fullmatch("".join(file.suffixes[-2:])):
+            raise UsageError(f"{file} is packed in a way that is not read; unpack it, or pack lines of text with gzip")
+        if file.suffix.lower() == ".parquet":
             yield from _read_parquet(file, max_row_bytes)
         elif _ending(file.name):
             for stream in open_streams(file):
@@ -247,6 +250,7 @@ def _read_array(stream: Stream, max_row_bytes: int) -> Iterator[Record]:
     while True:
         start = _skip_separators(buffer, start)
         if buffer.startswith("]", start):
+            _require_end(stream, reader, buffer[start + 1 :], number)
             return
         try:
             value, end = _DECODER.raw_decode(buffer, start)
@@ -261,6 +265,14 @@ def _read_array(stream: Stream, max_row_bytes: int) -> Iterator[Record]:
             continue
         number, start = number + 1, end
         yield _object_row(stream.name, number, value)
+
+
+def _require_end(stream: Stream, reader: io.TextIOWrapper, rest: str, number: int) -> None:
+    """Raises UsageError where more than blanks stand behind the array: rows there would be lost."""
+    while not (rest := rest.strip()):
+        if not (rest := _read_text(stream, reader, number)):
+            return
+    raise _unreadable_error(stream, number + 1, "nothing behind the array (one object a line is .jsonl)", rest[:120])
 
 
 def _skip_separators(buffer: str, start: int) -> int:
@@ -289,8 +301,7 @@ def _read_delimited(stream: Stream, rows: Iterator[Fields | SeedFormatError], qu
     if isinstance(first, SeedFormatError):
         raise _unreadable_error(stream, 1, "a header in UTF-8, in CSV quoting if it is a .csv", first.found)
     header = first[1]
-    if len(set(header)) != len(header):
-        raise _unreadable_error(stream, 1, "a header of distinct column names", ", ".join(header))
+    _require_distinct(f"{stream.name}:1", header)
     for row in rows:
         if isinstance(row, SeedFormatError):
             yield row
@@ -301,10 +312,18 @@ def _read_delimited(stream: Stream, rows: Iterator[Fields | SeedFormatError], qu
             yield SeedFormatError(stream.name, row[0], expected, f"{len(row[1])} fields")
 
 
+def _require_distinct(place: object, names: list[str]) -> None:
+    if len(set(names)) != len(names):
+        raise UsageError(
+            f"{place}: expected a header of distinct column names, found {', '.join(names)!r}; mend the file"
+        )
+
+
 def _read_parquet(file: Path, max_row_bytes: int) -> Iterator[Record]:
     """The rows of a Parquet file, read in small batches: its footer does not limit the size of the decoded rows."""
     try:
         with pq.ParquetFile(file) as parquet:
+            _require_distinct(file, parquet.schema_arrow.names)
             number = 0
             for batch in parquet.iter_batches(batch_size=BATCH_ROWS):
                 fits = batch.nbytes <= BATCH_ROWS * max_row_bytes

@@ -62,8 +62,7 @@ def list_files(path: Path) -> list[Path]:
             return [path]
         if not stat.S_ISDIR(mode):
             raise UsageError(f"{path} is neither a file nor a folder; copy what it gives to a file")
-        names = [Path(folder, name) for folder, _, names in os.walk(path, onerror=_raise) for name in names]
-        files = sorted(file for file in names if file.is_file() and not _is_hidden(file.relative_to(path)))
+        files = sorted(file for file in _walk(path) if file.is_file())
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"no such file or folder: {path}; set the path of the corpus in `seeds`") from None
     except (OSError, ValueError) as error:
@@ -71,6 +70,17 @@ def list_files(path: Path) -> list[Path]:
     if not files:
         raise UsageError(f"the folder {path} holds no file; set the path of the corpus in `seeds`")
     return files
+
+
+def _walk(path: Path) -> Iterator[Path]:
+    """What is in the folder and its subfolders and not hidden. Raises UsageError for a link to no file."""
+    for folder, folders, names in os.walk(path, onerror=_raise):
+        for found in (Path(folder, name) for name in (*folders, *names)):
+            if _is_hidden(found.relative_to(path)):
+                continue
+            if found.is_symlink() and not found.is_file():
+                raise UsageError(f"{found} is a link to no file, which is not followed; put there what it means")
+            yield found
 
 
 def _raise(error: OSError) -> None:

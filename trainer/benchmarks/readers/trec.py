@@ -12,7 +12,7 @@ from pathlib import Path
 
 from foil.engine.errors import UsageError
 from foil.engine.seeds.files.ledger import Ledger
-from foil.engine.seeds.files.streams import open_streams, read_lines
+from foil.engine.seeds.files.streams import Line, open_streams, read_lines
 from foil.engine.seeds.judged import Query, read_qrels
 from foil.engine.seeds.trec import read_document_topics, read_documents, read_topics
 from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
@@ -30,14 +30,23 @@ def read_trec(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark:
     documents = unique("document", chain.from_iterable(map(_documents, paths)), ledger)
     topics, qrels = _topics(topics_file), read_qrels([qrels_file], MOST_BYTES, ledger)
     names = _numbers(topics, qrels)
-    queries = [_query(topic, name, part) for topic, name in zip(topics, names, strict=True)]
+    named = (
+        (name, _query(topic, name, part), topic.path, topic.line) for topic, name in zip(topics, names, strict=True)
+    )
+    queries = list(unique("query", named, ledger).values())
     return Benchmark(source.name, source.revision, documents, judged(queries, qrels), qrels)
 
 
 def _topics(path: Path) -> list[Query]:
     """Topics as <top> blocks, or as <DOC> blocks or lines of a table where there is none."""
     blocks = list(good(read_topics(path, MOST_BYTES))) or list(good(read_document_topics(path, MOST_BYTES)))
-    return blocks or [Query(name, text, path.name, number, {"title": text}) for number, (name, text) in _lines(path, 2)]
+    return blocks or [_topic(path, number, *fields) for number, fields in _lines(path, 2)]
+
+
+def _topic(path: Path, number: int, name: str, text: str) -> Query:
+    if not text:
+        raise UsageError(f"{path}:{number}: expected a query that is not blank, found {name!r}; mend the line")
+    return Query(name, text, str(path), number, {"title": text})
 
 
 def _documents(path: Path) -> Iterator[tuple[str, tuple[str, str], str, int]]:
@@ -54,14 +63,22 @@ def _lines(path: Path, *columns: int) -> Iterator[tuple[int, list[str]]]:
     """The number and fields of each line, as many as one of `columns`; UsageError names the line otherwise."""
     for stream in open_streams(path):
         for line in read_lines(stream, MOST_BYTES):
-            text = "" if line.content is None else line.content.decode("utf-8", "replace").rstrip("\r\n")
-            fields = [field.strip() for field in text.split("\t")]
-            if text and (len(fields) not in columns or not fields[0]):
+            fields = _fields(line)
+            if fields is None or (fields != [""] and (len(fields) not in columns or not fields[0])):
+                found = (line.content or b"a longer line")[:120].decode("utf-8", "replace")
                 raise UsageError(f"{line.name}:{line.number}: expected {' or '.join(map(str, columns))} fields between "
-                                 f"tabs, found {text[:120]!r}; give topics and documents in TREC's form or MS MARCO's "
-                                 "tables")  # fmt: skip
-            if text:
+                                 f"tabs in UTF-8, found {found!r}; give topics and documents in TREC's form or MS "
+                                 "MARCO's tables")  # fmt: skip
+            if fields != [""]:
                 yield line.number, fields
+
+
+def _fields(line: Line) -> list[str] | None:
+    """The fields of a line between tabs, [""] for a blank one; None for a line that is too long or no UTF-8."""
+    try:
+        return None if line.content is None else [field.strip() for field in line.content.decode("utf-8").split("\t")]
+    except UnicodeDecodeError:
+        return None
 
 
 def _numbers(topics: Sequence[Query], qrels: Qrels) -> list[str]:
