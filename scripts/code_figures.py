@@ -40,20 +40,20 @@ class Ceiling(NamedTuple):
 
 
 CEILINGS: Mapping[str, Ceiling] = {
-    "lines of source": Ceiling(63_132, 48_000),
-    "lines of the longest file": Ceiling(717, FILE_LINES),
-    f"files over {FILE_LINES} lines": Ceiling(12, 0),
-    "lines of the longest function": Ceiling(83, FUNCTION_LINES),
-    f"functions over {FUNCTION_LINES} lines": Ceiling(9, 0),
-    "public methods of the largest class": Ceiling(45, CLASS_METHODS),
-    f"classes over {CLASS_METHODS} public methods": Ceiling(1, 0),
-    "parameters of a public function": Ceiling(11, PARAMETERS),
-    f"public functions over {PARAMETERS} parameters": Ceiling(7, 0),
-    "vague bindings": Ceiling(824, 110),
-    "noqa in source": Ceiling(40, 20),
+    "lines of source": Ceiling(64_000, 48_000),
+    "lines of the longest file": Ceiling(FILE_LINES, FILE_LINES),
+    f"files over {FILE_LINES} lines": Ceiling(0, 0),
+    "lines of the longest function": Ceiling(FUNCTION_LINES, FUNCTION_LINES),
+    f"functions over {FUNCTION_LINES} lines": Ceiling(0, 0),
+    "public methods of the largest class": Ceiling(CLASS_METHODS, CLASS_METHODS),
+    f"classes over {CLASS_METHODS} public methods": Ceiling(0, 0),
+    "parameters of a public function": Ceiling(PARAMETERS, PARAMETERS),
+    f"public functions over {PARAMETERS} parameters": Ceiling(0, 0),
+    "vague bindings": Ceiling(30, 30),
+    "noqa in source": Ceiling(26, 20),
     "class names used twice": Ceiling(0, 0),
-    "`told` in source and pages": Ceiling(175, 20),
-    "`beside` in source and pages": Ceiling(47, 20),
+    "`told` in source and pages": Ceiling(15, 15),
+    "`beside` in source and pages": Ceiling(41, 20),
 }
 
 

@@ -25,7 +25,7 @@ async def requests_of(job: Job, seed_ids: Collection[str]) -> dict[str, Request]
     for seed in islice(open_seeds(job.seeds), job.limits.seeds):
         if seed.id in left:
             _, stored = await replay_seed(parts, seed, archive.get)
-            requests |= {name: request for name, (_, request) in stored.asked.items()}
+            requests |= {name: request for name, (_, request) in stored.requests.items()}
             left.remove(seed.id)
         if not left:
             break
