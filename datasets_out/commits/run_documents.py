@@ -156,7 +156,8 @@ class RunDocuments:
         body = self._files.read_sealed(name)
         of_run = body.pop("fingerprint", None) if body else None
         if body is not None and of_run != self.fingerprint():
-            raise CorruptDataError(f"{self._out / name} is of another run ({of_run}); restore this run's from a copy")
+            whose = f"is of another run ({of_run})" if of_run else "names no run, as builds before 0.1.0 wrote it"
+            raise CorruptDataError(f"{self._out / name} {whose}; restore this run's from a copy")
         return body
 
 
