@@ -124,7 +124,7 @@ class CandidatePool:
 
 def related_keys(passage: Passage) -> frozenset[int]:
     """Keys that two passages share if they are one text, one an edit of the other, edits or parts of one source."""
-    source = [text_key(passage.source_id, "source")] if passage.source_id else []
+    source = [text_key(passage.source_id, kind="source")] if passage.source_id else []
     return frozenset((*_keys(passage), *source))
 
 
@@ -138,12 +138,12 @@ def _keys(passage: Passage) -> tuple[int, ...]:
 
 
 def _text_key(passage: Passage) -> int:
-    return text_key(passage.text, "passage")
+    return text_key(passage.text, kind="passage")
 
 
 def _query_key(query: str) -> int:
-    return text_key(query, "query")
+    return text_key(query, kind="query")
 
 
 def _seed_key(topic: Topic) -> int:
-    return text_key(f"{topic.corpus}/{topic.seed_id}", "seed")
+    return text_key(f"{topic.corpus}/{topic.seed_id}", kind="seed")

@@ -163,7 +163,7 @@ class TrainingView:
 
     def protects(self, split: Split, text: str) -> bool:
         """Whether a text is a query or a passage that this split must not hold."""
-        return not self._protected[split].isdisjoint((text_key(text, "query"), text_key(text, "passage")))
+        return not self._protected[split].isdisjoint((text_key(text, kind="query"), text_key(text, kind="passage")))
 
     def licences(self) -> dict[str, int]:
         """Accepted topics by what their seeds say of rights, most frequent first."""
@@ -192,7 +192,7 @@ class TrainingView:
             name = self._split_of(group)
             if name != "train":
                 keys[name].update(*group.keys)
-                keys[name].update(text_key(query, "query") for _, query in group.intents)
+                keys[name].update(text_key(query, kind="query") for _, query in group.intents)
         heldout, dev = frozenset(keys["heldout"]), frozenset(keys["dev"])
         return {"heldout": frozenset(), "dev": heldout, "train": heldout | dev}
 
@@ -208,7 +208,7 @@ class TrainingView:
         """The intents and the passages of a group that its split may hold."""
         protected = self._protected[split]
         passages = np.array([protected.isdisjoint(keys) for keys in group.keys], dtype=bool)
-        queries = np.array([text_key(query, "query") not in protected for _, query in group.intents], dtype=bool)
+        queries = np.array([text_key(query, kind="query") not in protected for _, query in group.intents], dtype=bool)
         return queries & ~(group.relevance[:, ~passages] > 0).any(1), passages
 
 
@@ -270,4 +270,4 @@ def _group(topic: Row, intents: list[Row], passages: list[Row], judgments: list[
 
 def passage_keys(text: str, passage_id: str, edited_from: str) -> tuple[int, ...]:
     """What must stay on one side of a split: hashes of the passage's text, its id, its parent's id where it has one."""
-    return (text_key(text, "passage"), *(text_key(name, "id") for name in (passage_id, edited_from) if name))
+    return (text_key(text, kind="passage"), *(text_key(name, kind="id") for name in (passage_id, edited_from) if name))

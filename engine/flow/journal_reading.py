@@ -24,6 +24,7 @@ from foil.engine.crash_points import crash_point
 from foil.engine.errors import CorruptDataError
 from foil.engine.flow.journal_records import (
     FOLDER,
+    NO_PARTITION,
     InFlight,
     Segment,
     checked,
@@ -113,7 +114,17 @@ def paid_replies(store: Store, committed: Collection[int]) -> Iterator[Reply]:
     index.look()
     for partition in index.partitions():
         if partition not in committed:
-            yield from (reply for reply in index.stored(partition).values() if not reply.reused)
+            yield from (reply for reply in _readable(index, partition) if not reply.reused)
+
+
+def _readable(index: JournalIndex, partition: int) -> Iterator[Reply]:
+    """The replies of a partition; of replies that no seed waits for, those before the first damage."""
+    try:
+        yield from index.stored(partition).values()
+    except CorruptDataError as error:
+        if partition != NO_PARTITION:
+            raise
+        LOG.warning("%s; what was paid to tell why requests were refused is not counted", error)
 
 
 def paid_seeds(store: Store, committed: Collection[int]) -> dict[int, str]:

@@ -77,6 +77,9 @@ class ServedVllm(Model):
             await self._server.alive()
             raise
 
+    def unasked_replies(self) -> list[Reply]:
+        return self._hosted.unasked_replies() if self._hosted else []
+
     async def close(self) -> None:
         """Ends the server and removes its key."""
         if self._hosted:

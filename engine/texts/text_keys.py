@@ -3,7 +3,7 @@
 import hashlib
 
 
-def text_key(text: str, kind: str = "") -> int:
+def text_key(text: str, *, kind: str = "") -> int:
     """64 bits of a text, and of its kind where keys of several kinds are kept together; 0 for no text of no kind."""
     normal = " ".join(text.split()).casefold()
     keyed = f"{kind}\x1f{normal}" if kind else normal

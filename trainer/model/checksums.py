@@ -97,7 +97,8 @@ def read_facts(folder: Path) -> dict[str, Any]:
         raise CorruptDataError(f"{folder / FACTS} does not hold the facts of a model; {_remedy(folder)}")
     body = {name: value for name, value in facts.items() if name != _SEAL}
     if facts.get(_SEAL) != _seal_of(body):
-        raise CorruptDataError(f"{folder / FACTS} has changed since it was published; {_remedy(folder)}")
+        changed = "has changed since it was published" if _SEAL in facts else "holds no digest of itself"
+        raise CorruptDataError(f"{folder / FACTS} {changed}; {_remedy(folder)}")
     return facts
 
 

@@ -48,7 +48,7 @@ from foil.validators.judges.logprobs import probability_of_true
 from foil.validators.judges.votes import NONE, TIE, UNREADABLE, Vote, VoteCount, VoteSlot
 from foil.validators.verdicts import truncate
 
-VERSION = 4
+VERSION = 5
 """Raised when the same topic and replies would give other votes."""
 
 QUERY_CHARS = 20_000

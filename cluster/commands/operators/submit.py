@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from foil.engine.settings import Settings
 
 _EXCLUDED = (".git", ".venv*", "venv", "__pycache__", ".*_cache", ".hypothesis", "node_modules", "*.egg-info")
-_EXCLUDED_HERE = ("benchmarks", "docs", "lab", "tests", "datasets_out/data", "out")
+_EXCLUDED_HERE = ("benchmarks", "tests", "datasets_out/data", "out")
 """Folders of the checkout that no run needs."""
 _SECRETS = (
     ".env*", "*.env", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "id_rsa*",

@@ -95,12 +95,14 @@ class EndpointClient:
             try:
                 answer = await self._post(request, structured)
             except RefusedRequestError as error:
-                taught = self._learn_schema(request, structured, str(error))
-                if taught or self._learn_dialect(request, dialect, str(error)):
-                    continue
-                if not self._may_refuse_choices(request, error):
+                # First of all the choices: what it says of them may name the schema as well.
+                single = await self._post_for_one(request, structured, error)
+                if single is None:
+                    taught = self._learn_schema(request, structured, str(error))
+                    if taught or self._learn_dialect(request, dialect, str(error)):
+                        continue
                     raise
-                answer = await self._post_for_one(request, structured, error)
+                answer = single
             if request.schema is not None:
                 self._schemas_taken.add(_names_of(request.schema, structured))
             return answer
@@ -111,13 +113,17 @@ class EndpointClient:
         is_other = refusal.of_account or isinstance(refusal, FilteredRequestError)
         return not is_other and request.params.get("n", 1) > 1 and "n" not in self.dialect.dropped
 
-    async def _post_for_one(self, request: Request, structured: Structured, refusal: RefusedRequestError) -> RawAnswer:
-        """The answer with one choice to a request for several. If that is refused too, it was not for the choices."""
+    async def _post_for_one(
+        self, request: Request, structured: Structured, refusal: RefusedRequestError
+    ) -> RawAnswer | None:
+        """The answer with one choice to a request for several; None if the refusal cannot have been for the choices."""
+        if not self._may_refuse_choices(request, refusal):
+            return None
         params = {name: value for name, value in request.params.items() if name != "n"}
         try:
             answer = await self._post(replace(request, params=params), structured)
         except RefusedRequestError:
-            raise refusal from None
+            return None
         if "n" not in self.dialect.dropped:
             LOG.warning("%s refuses several choices (%s); from now on they are asked for one by one", self.url, refusal)
             self.dialect = replace(self.dialect, dropped=self.dialect.dropped | {"n"})

@@ -14,6 +14,7 @@ REFUSALS = {
     "llama": ("400 Bad Request", {"error": {"message": "Only one completion choice is allowed"}}),
     "gemini": ("400 Bad Request", [{"error": {"message": "Multiple candidates is not enabled for this model"}}]),
     "strict": ("422 Unprocessable", {"detail": [{"loc": ["body", "n"], "msg": "Extra inputs are not permitted"}]}),
+    "schema named": ("400 Bad Request", {"error": "only n=1 is supported with response_format json_schema"}),
     "wordless": ("400 Bad Request", "bad request"),
     "silent": None,
 }

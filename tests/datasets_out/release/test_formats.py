@@ -97,8 +97,8 @@ def test_every_configuration_of_the_card_loads(form, release):
 def test_corpora_of_several_splits_lie_apart(form, out, release):
     folder = release(form, "all")
     held = (keys_of(out, "heldout") | keys_of(out, "dev")) - keys_of(out, "train")
-    assert not {text_key("passage", text) for text in all_texts(folder / "train")} & held
-    assert {text_key("passage", text) for text in all_texts(folder / "heldout")} & held
+    assert not {text_key(text, kind="passage") for text in all_texts(folder / "train")} & held
+    assert {text_key(text, kind="passage") for text in all_texts(folder / "heldout")} & held
 
 
 @pytest.mark.parametrize("form", sorted(FORMATS))
@@ -106,7 +106,7 @@ def test_no_text_of_another_split_is_in_a_training_release(form, out, release):
     held = (keys_of(out, "heldout") | keys_of(out, "dev")) - keys_of(out, "train")
     assert len(held) > 50
     texts = set(all_texts(release(form)))
-    found = {text_key(kind, text) for text in texts for kind in ("query", "passage")}
+    found = {text_key(text, kind=kind) for text in texts for kind in ("query", "passage")}
     assert found & keys_of(out, "train")
     assert not found & held
 
@@ -174,7 +174,7 @@ def test_one_training_step_of_sentence_transformers_sees_no_protected_text(out, 
     own = {text for query, passage, _ in as_read(out) for text in (query, passage)}
     assert seen <= own
     protected = keys_of(out, "heldout") | keys_of(out, "dev")
-    assert not {text_key("passage", text) for text in seen} & protected
+    assert not {text_key(text, kind="passage") for text in seen} & protected
 
 
 def test_tevatron_rows_have_the_documented_fields(out, release):

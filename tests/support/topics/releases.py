@@ -34,6 +34,6 @@ def view_of(out: Path) -> TrainingView:
 def keys_of(out: Path, split: str) -> set[int]:
     """The keys of all queries and passages that a trainer reads in a split."""
     groups = view_of(out).read_all(split)
-    return {key for group in groups for _, query in group.intents for key in [text_key("query", query)]} | {
-        text_key("passage", text) for group in groups for _, text in group.passages
+    return {key for group in groups for _, query in group.intents for key in [text_key(query, kind="query")]} | {
+        text_key(text, kind="passage") for group in groups for _, text in group.passages
     }

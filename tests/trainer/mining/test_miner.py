@@ -346,26 +346,26 @@ def test_whatever_the_topics_no_mined_row_is_poisoned(topics, choices):
     pool = CandidatePool(topics, choices.split)
     found = Miner(pool, open_bm25, choices, never)(topics)
     relevant = {
-        (whose, text_key("passage", p.text))
+        (whose, text_key(p.text, kind="passage"))
         for one in topics for i in one.intents for p in one.passages
-        for whose in (text_key("query", i.query), one.seed_id)
+        for whose in (text_key(i.query, kind="query"), one.seed_id)
         if any((j.intent_id, j.passage_id) == (i.id, p.id) and j.relevance > 0 for j in one.judgments)
     }  # fmt: skip
     home = {}
     for one in topics:
         for passage in one.passages:
-            key = text_key("passage", passage.text)
+            key = text_key(passage.text, kind="passage")
             home[key] = min(pool.split_of(one), home.get(key, "train"), key=SPLITS.index)
     for one in topics:
         mined = found.mined.get(one.id, ())
         intents = {i.id: i for i in one.intents}
         assert max(Counter(m.intent_id for m in mined).values(), default=0) <= choices.per_intent
         for m in mined:
-            intent, key = intents[m.intent_id], text_key("passage", m.candidate.passage.text)
+            intent, key = intents[m.intent_id], text_key(m.candidate.passage.text, kind="passage")
             assert intent.role in choices.roles
-            asked = {one.seed_id, *(text_key("query", i.query) for i in one.intents)}
+            asked = {one.seed_id, *(text_key(i.query, kind="query") for i in one.intents)}
             assert not any((whose, key) in relevant for whose in asked)
-            assert key not in {text_key("passage", p.text) for p in one.passages}
+            assert key not in {text_key(p.text, kind="passage") for p in one.passages}
             assert home[key] == pool.split_of(one)
             assert choices.skip < m.rank <= choices.depth
             candidates = pool.by_split[pool.split_of(one)]
