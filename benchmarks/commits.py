@@ -12,7 +12,6 @@ import random
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +84,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 def fill(log: CommitLog) -> None:
     """Entries like the first one, ENTRIES in all."""
-    first = asdict(log.entry(0))
+    first = log.entry(0).plain()
     for partition in range(1, ENTRIES):
         files = {t: f | {"path": f"data/{t}/part-{partition:08d}.parquet"} for t, f in first["files"].items()}
         path = log.out / f"commits/{partition:08d}.json"

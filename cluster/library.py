@@ -14,10 +14,12 @@ foil.engine.errors. Libraries are loaded when a function needs them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from foil.engine.topic import Topic
     from foil.trainer.model.published_model import PublishedModel
     from foil.trainer.settings import Instructions
+
+Made = TypeVar("Made")
 
 
 def load_job(path: str | Path, overrides: Sequence[str] = (), *, out: str | Path | None = None) -> Job:
@@ -42,17 +46,21 @@ def run(job: Job | str | Path, *, reuse: Sequence[str | Path] = (), retry_failed
 
     Raises UsageError, RunHeldError while another process has the folder, and what ends a run.
     """
+    from foil.cluster.deploy.open_files import raise_limit
     from foil.cluster.run_job import run_job
 
-    return run_job(_job(job), [Path(folder) for folder in reuse], retry_failed=retry_failed)
+    raise_limit()
+    read, paid = _job(job), [_place(folder) for folder in reuse]
+    return _outside_a_loop(lambda: run_job(read, paid, retry_failed=retry_failed))
 
 
 def open_run(out: str | Path) -> OpenRun:
     """A run's folder, or bucket, to read from. Raises NoRunError where there is none."""
     from foil.datasets_out.commits.log import CommitLog
 
-    CommitLog(Path(out)).run()
-    return OpenRun(Path(out))
+    folder = _place(out)
+    CommitLog(folder).run()
+    return OpenRun(folder)
 
 
 def train(job: Job | str | Path) -> PublishedModel:
@@ -62,7 +70,8 @@ def train(job: Job | str | Path) -> PublishedModel:
 
     need("sentence_transformers", extra="train")
     read, name = _job(job), str(job) if isinstance(job, str | Path) else "the job"
-    return train_job(read, train_settings(Path(name), read), f"foil.train({name!r})")
+    settings = train_settings(Path(name), read)
+    return _outside_a_loop(lambda: train_job(read, settings, f"foil.train({name!r})"))
 
 
 def evaluate(
@@ -82,8 +91,8 @@ def evaluate(
     from foil.cluster.extras import need
 
     need("sentence_transformers", extra="train")
-    order = EvaluationOrder(systems, on, overrides, measures, out=Path(out))
-    return evaluate_benchmarks(order, instructions=instructions, quiet=True)
+    order = EvaluationOrder(systems, on, overrides, measures, out=_place(out))
+    return _outside_a_loop(lambda: evaluate_benchmarks(order, instructions=instructions, quiet=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +129,20 @@ class OpenRun:
 
 def _job(job: Job | str | Path) -> Job:
     return load_job(job) if isinstance(job, str | Path) else job
+
+
+def _place(out: str | Path) -> Path:
+    """A folder, or the mirror of a bucket's URL."""
+    from foil.engine.storage.mirrors import mirror_of
+
+    return mirror_of(str(out))
+
+
+def _outside_a_loop(call: Callable[[], Made]) -> Made:
+    """What the call gives: in a thread of its own where this one runs an event loop, as a notebook's does."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return call()
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(call).result()

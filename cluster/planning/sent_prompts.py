@@ -4,7 +4,6 @@ Promise: nothing is sent, paid or written. Price: the seeds are read up to the l
 """
 
 from collections.abc import Collection
-from itertools import islice
 
 from foil.cluster.build import build_parts
 from foil.cluster.catalog import open_seeds
@@ -22,13 +21,15 @@ async def requests_of(job: Job, seed_ids: Collection[str]) -> dict[str, Request]
     parts, archive = build_parts(job), ReplyArchive([open_store(job.out)])
     requests: dict[str, Request] = {}
     left = set(seed_ids)
-    for seed in islice(open_seeds(job.seeds), job.limits.seeds):
-        if seed.id in left:
-            _, stored = await replay_seed(parts, seed, archive.get)
-            requests |= {name: request for name, (_, request) in stored.requests.items()}
-            left.remove(seed.id)
-        if not left:
-            break
-    for model in parts.models.values():
-        await model.close()
+    try:
+        for seed in open_seeds(job.seeds):
+            if seed.id in left:
+                _, stored = await replay_seed(parts, seed, archive.get)
+                requests |= {name: request for name, (_, request) in stored.requests.items()}
+                left.remove(seed.id)
+            if not left:
+                break
+    finally:
+        for model in parts.models.values():
+            await model.close()
     return requests

@@ -23,8 +23,8 @@ from foil.cluster.__main__ import main
 def handled():
     atexit.register(os.write, 2, b"handlers ran")
 import foil.cluster.endings
-run_command = cluster.endings.run_command
-cluster.endings.run_command = lambda *given: (handled(), run_command(*given))[1]
+run_command = foil.cluster.endings.run_command
+foil.cluster.endings.run_command = lambda *given: (handled(), run_command(*given))[1]
 main()
 """
 

@@ -1,5 +1,6 @@
 """`import foil`: the functions do what the commands of their names do."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import sys
 import pytest
 
 import foil
-from foil.engine.errors import NoRunError, UsageError
+from foil.engine.errors import FoilError, NoRunError, UsageError
 from tests.support.commands import write_job
 from tests.support.paths import REPO
 
@@ -26,6 +27,21 @@ def test_a_run_is_made_and_read_in_one_process(tmp_path):
     assert made.status()["complete"]
     assert made.verify() == []
     assert foil.run(job).exit_code == 0
+
+
+def test_a_notebook_runs_an_event_loop(tmp_path):
+    async def cell():
+        return foil.run(write_job(tmp_path, 4))
+
+    assert asyncio.run(cell()).exit_code == 0
+
+
+def test_a_url_is_that_of_a_bucket(tmp_path):
+    """No provider answers there; the folder `s3:` is not made or read."""
+    with pytest.raises(FoilError, match="s3://no-such-bucket"):
+        foil.open_run("s3://no-such-bucket/out?endpoint=http://127.0.0.1:9")
+    with pytest.raises(FoilError, match="ftp"):
+        foil.open_run("ftp://somewhere/out")
 
 
 def test_errors_are_those_of_the_commands(tmp_path):

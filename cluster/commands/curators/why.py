@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foil.cluster.commands.arguments import JsonOption, OutArgument
+from foil.cluster.commands.arguments import JsonOption, OutArgument, SetOption
 from foil.cluster.terminal import print_data, print_pages, say
 
 if TYPE_CHECKING:
+    from foil.cluster.job import Job
     from foil.engine.requests import Request
     from foil.engine.topic import Topic
 
@@ -23,6 +24,7 @@ def why(
         Path | None,
         typer.Option("--job", dir_okay=False, help="The run's job: shows each prompt, made again from stored replies."),
     ] = None,
+    overrides: SetOption = None,
     full: Annotated[bool, typer.Option("--full", help="Whole texts, ids and hashes.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -30,6 +32,7 @@ def why(
 
     With --job also the prompts of its calls. Nothing is sent or paid.
     """
+    from foil.cluster.job import load_job
     from foil.datasets_out.commits.snapshot import load_snapshot
     from foil.datasets_out.lineage.lineage import TOPICS_SHOWN, tree_of
     from foil.datasets_out.lineage.records import find_records, read_topics, short_id_digits
@@ -38,7 +41,7 @@ def why(
     matches = find_records(source, record)
     topics = read_topics(source, [match.place for match in matches[:TOPICS_SHOWN]])
     tree = tree_of(out, matches, topics)
-    requests = _requests(job_file, out, topics[0]) if job_file else {}
+    requests = _requests(load_job(job_file, overrides or [], out), topics[0]) if job_file else {}
     if as_json:
         prompts = {name: [[each.role, each.content] for each in one.messages] for name, one in requests.items()}
         whole = tree.to_json() | ({"prompts": prompts} if job_file else {})
@@ -50,19 +53,19 @@ def why(
     print_pages(lambda console: origin_page(matches[0], topics[0], tree, console, digits, requests))
 
 
-def _requests(job_file: Path, out: Path, topic: Topic) -> dict[str, Request]:
+def _requests(job: Job, topic: Topic) -> dict[str, Request]:
     """What the topic's calls asked. Raises UsageError where that job did not make them."""
     import asyncio
 
-    from foil.cluster.job import load_job
     from foil.cluster.planning.sent_prompts import requests_of
     from foil.engine.errors import UsageError
 
-    job = load_job(job_file, (), out)
     found = asyncio.run(requests_of(job, {topic.seed_id}))
     wanted = {call.request_id for call in topic.calls}
     if wanted and not wanted & found.keys():
-        raise UsageError(f"{job_file} did not ask what made topic {topic.id}: give the job of {out} as it was then")
+        raise UsageError(
+            f"this job did not ask what made topic {topic.id}; give the job of {job.out} as it was then, --set included"
+        )
     if missing := len(wanted - found.keys()):
         say(f"{missing} of {len(wanted)} prompts cannot be made again: replies that they follow are not in the journal")
     return {name: request for name, request in found.items() if name in wanted}
