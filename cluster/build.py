@@ -10,7 +10,7 @@ from foil.cluster.job import Job
 from foil.cluster.seeds.stored_topics import StoredTopicsSettings, WholeOnly
 from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.curation.call_replies import CallReplies
-from foil.engine.flow.journal_reading import ReplyArchive
+from foil.engine.flow.reply_archive import ReplyArchive
 from foil.engine.ids import canonical_json, sha256_hex
 from foil.engine.protocols import Model, PaidReplies, Parts, Recipe, Screen, SeedReader, Validator
 from foil.engine.requests import Reply, Request

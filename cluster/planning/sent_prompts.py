@@ -8,7 +8,7 @@ from collections.abc import Collection
 from foil.cluster.build import build_parts
 from foil.cluster.catalog import open_seeds
 from foil.cluster.job import Job
-from foil.engine.flow.journal_reading import ReplyArchive
+from foil.engine.flow.reply_archive import ReplyArchive
 from foil.engine.planning.replay import replay_seed
 from foil.engine.requests import Request
 from foil.engine.storage.opening import open_store

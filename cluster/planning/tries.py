@@ -16,7 +16,7 @@ from foil.cluster.build import build_run
 from foil.cluster.job import Job
 from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.commits.snapshot import load_snapshot, read_partitions
-from foil.engine.flow.journal_reading import ReplyArchive
+from foil.engine.flow.reply_archive import ReplyArchive
 from foil.engine.planning.funnel import Funnel, funnel_of
 from foil.engine.planning.plan import PlanSample
 from foil.engine.storage.opening import open_store

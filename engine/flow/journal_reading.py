@@ -15,7 +15,7 @@ import logging
 import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from threading import Lock
 from typing import Any
@@ -31,7 +31,7 @@ from foil.engine.flow.journal_records import (
     is_unfinished,
     parsed,
 )
-from foil.engine.requests import Reply, Request, stored_reply
+from foil.engine.requests import Reply, stored_reply
 from foil.engine.storage.store import Store, StoredObject
 
 LOG = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class JournalIndex:
 
     def look(self, but_of: str = "") -> None:
         """Takes note of what is there now, but for streams of writers whose names begin with `but_of`."""
-        for stream in _streams(self._store):
+        for stream in streams_of(self._store):
             if _SEGMENT.fullmatch(stream.key) and not (but_of and stream.key.rpartition("/")[2].startswith(but_of)):
                 segment = self._segments.setdefault(stream.key, Segment(stream.key))
                 if segment.size != stream.bytes:
@@ -142,31 +142,6 @@ def paid_seeds(store: Store, committed: Collection[int]) -> dict[int, str]:
     return digests
 
 
-class ReplyArchive:
-    """The replies in the journals of other runs, found by request id (`foil run --reuse OUT`).
-
-    Price: their streams are read once, at the first question; then 200 bytes of memory a reply, and one read each.
-    """
-
-    def __init__(self, stores: Sequence[Store]) -> None:
-        self._stores = stores
-        self._places: dict[str, tuple[Store, str, int, int]] | None = None
-
-    def get(self, request: Request) -> Reply | None:
-        """The reply, marked as reused; None if no run has it."""
-        return self.find(request.id)
-
-    def find(self, request_id: str) -> Reply | None:
-        """The same by the request's id."""
-        if self._places is None:
-            self._places = dict(chain.from_iterable(map(_reply_places, self._stores)))
-        if request_id not in self._places:
-            return None
-        store, key, start, length = self._places[request_id]
-        record = checked(_read(store, key, start, length))
-        return replace(stored_reply(parsed(record[1])["reply"]), reused=True) if record else None
-
-
 def possibly_paid_twice(store: Store) -> int:
     """Requests asked and never answered, over all streams. In a run that is going on, those in flight count too.
 
@@ -199,9 +174,9 @@ def damage(store: Store) -> Iterator[tuple[str, str, bool]]:
     Price: every stream is read once.
     """
     broken = set(store.broken_streams(FOLDER))
-    for stream in _streams(store):
+    for stream in streams_of(store):
         whole = stream.key.startswith(_CLOSED)  # put as one object, so that no kill can have cut it
-        for number, (_, line) in enumerate(_lines(store, stream.key), start=1):
+        for number, (_, line) in enumerate(lines_of(store, stream.key), start=1):
             if checked(line):
                 continue
             if is_unfinished(line) and not whole:
@@ -223,7 +198,7 @@ def undamaged_segments(store: Store) -> Iterator[Segment]:
     return (segment for segment in index.segments() if not segment.damaged)
 
 
-def _streams(store: Store) -> list[StoredObject]:
+def streams_of(store: Store) -> list[StoredObject]:
     """All that is of a journal, in order of key. Of a stream that was being gathered, the one object."""
     streams = [each for each in store.streams(FOLDER) if _SEGMENT.fullmatch(each.key)]
     closed = list(store.list_objects(_CLOSED))
@@ -231,7 +206,8 @@ def _streams(store: Store) -> list[StoredObject]:
     return [each for each in streams if each.key.rpartition("/")[2] not in names] + closed
 
 
-def _read(store: Store, key: str, start: int, length: int) -> bytes:
+def bytes_of(store: Store, key: str, start: int, length: int) -> bytes:
+    """Bytes of a stream, closed or still written."""
     read = store.get_range if key.startswith(_CLOSED) else store.read_stream
     return read(key, start, length)
 
@@ -239,16 +215,16 @@ def _read(store: Store, key: str, start: int, length: int) -> bytes:
 def _by_writer(store: Store) -> dict[str, list[StoredObject]]:
     """The streams of each writer, in the order in which it wrote them."""
     writers: dict[str, list[tuple[int, StoredObject]]] = {}
-    for stream in _streams(store):
+    for stream in streams_of(store):
         if match := _SEGMENT.fullmatch(stream.key):
             writers.setdefault(match[1], []).append((int(match[2]), stream))
     return {name: [stream for _, stream in sorted(rows, key=lambda row: row[0])] for name, rows in writers.items()}
 
 
-def _lines(store: Store, key: str, start: int = 0) -> Iterator[tuple[int, bytes]]:
+def lines_of(store: Store, key: str, start: int = 0) -> Iterator[tuple[int, bytes]]:
     """Each line of a stream from a byte on, and where it begins; the last one as it is."""
     rest, at = b"", start
-    while data := _read(store, key, at + len(rest), _CHUNK_BYTES):
+    while data := bytes_of(store, key, at + len(rest), _CHUNK_BYTES):
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             yield at, line + b"\n"
@@ -270,7 +246,7 @@ def _look_at(store: Store, segment: Segment, stream: StoredObject) -> None:
     if closing:
         segment.index = stream.bytes - closing[0] - int(closing[1]["index_bytes"]), int(closing[1]["index_bytes"])
     partitions_before = len(segment.ranges)
-    for at, line in _lines(store, segment.key, segment.end):
+    for at, line in lines_of(store, segment.key, segment.end):
         if not line.endswith(b"\n") and is_unfinished(line):
             break  # it may still be written
         segment.line, segment.end = segment.line + 1, at + len(line)
@@ -286,7 +262,7 @@ def _look_at(store: Store, segment: Segment, stream: StoredObject) -> None:
 
 def _closing(store: Store, stream: StoredObject) -> tuple[int, dict[str, Any]] | None:
     """The last record of a closed stream with its length in bytes; None of one that is open or torn."""
-    tail = _read(store, stream.key, max(0, stream.bytes - _TAIL_BYTES), _TAIL_BYTES)
+    tail = bytes_of(store, stream.key, max(0, stream.bytes - _TAIL_BYTES), _TAIL_BYTES)
     last = tail[tail.rfind(b"\n", 0, -1) + 1 :]
     record = checked(last)
     fact = parsed(record[1]) if record and record[1].startswith(b'{"end":') else {}
@@ -304,7 +280,7 @@ def _take_index(store: Store, segment: Segment, end: int, fact: Mapping[str, Any
 
 
 def _index_at(store: Store, key: str, start: int, length: int) -> dict[str, list[int]] | None:
-    record = checked(_read(store, key, start, length))
+    record = checked(bytes_of(store, key, start, length))
     index: dict[str, list[int]] | None = parsed(record[1]).get("index") if record else None
     return index
 
@@ -342,7 +318,7 @@ def _fetch(store: Store, key: str, ranges: Sequence[int]) -> Iterator[tuple[int,
             and pairs[near][1] - first <= _CHUNK_BYTES
         ):
             near += 1
-        data = _read(store, key, first, pairs[near - 1][1] - first)
+        data = bytes_of(store, key, first, pairs[near - 1][1] - first)
         for start, end in pairs[:near]:
             yield start, data[start - first : end - first]
         pairs = pairs[near:]
@@ -350,7 +326,7 @@ def _fetch(store: Store, key: str, ranges: Sequence[int]) -> Iterator[tuple[int,
 
 def _line_number(store: Store, key: str, at: int) -> int:
     """The number, from 1, of the record at a byte."""
-    return 1 + sum(start < at for start, _ in _lines(store, key))
+    return 1 + sum(start < at for start, _ in lines_of(store, key))
 
 
 def _unreadable(store: Store, key: str, number: int) -> CorruptDataError:
@@ -385,8 +361,8 @@ def _in_flight(store: Store, streams: Sequence[StoredObject]) -> InFlight | int 
 def _replayed(store: Store, stream: StoredObject, *, first: bool) -> InFlight | None:
     """What is in flight at the end of a stream; None where it does not say with what it began."""
     start = max(0, stream.bytes - _STATE_WINDOW)
-    state = _replay(_lines(store, stream.key, start), is_first=first and start == 0)
-    return state if state or not start else _replay(_lines(store, stream.key), is_first=first)
+    state = _replay(lines_of(store, stream.key, start), is_first=first and start == 0)
+    return state if state or not start else _replay(lines_of(store, stream.key), is_first=first)
 
 
 def _replay(lines: Iterable[tuple[int, bytes]], *, is_first: bool) -> InFlight | None:
@@ -401,11 +377,3 @@ def _replay(lines: Iterable[tuple[int, bytes]], *, is_first: bool) -> InFlight |
         if state:
             state.apply(partition, parsed(body))
     return state
-
-
-def _reply_places(store: Store) -> Iterator[tuple[str, tuple[Store, str, int, int]]]:
-    for stream in _streams(store):
-        for at, line in _lines(store, stream.key):
-            record = checked(line)
-            if record and record[1].startswith(b'{"reply":'):
-                yield parsed(record[1])["reply"]["request_id"], (store, stream.key, at, len(line))

@@ -23,8 +23,9 @@ from foil.engine.errors import (
 from foil.engine.flow.ask import SeedAsk
 from foil.engine.flow.budget import Budget, Spend
 from foil.engine.flow.journal import Journal
-from foil.engine.flow.journal_reading import ReplyArchive, possibly_paid_twice
+from foil.engine.flow.journal_reading import possibly_paid_twice
 from foil.engine.flow.limits import BudgetSettings
+from foil.engine.flow.reply_archive import ReplyArchive
 from foil.engine.flow.reply_service import ReplyService
 from foil.engine.model_traits import ModelTraits
 from foil.engine.protocols import Model, Prompt

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from foil.cluster.commands.app import app
 from foil.engine.flow.budget import Budget
-from foil.engine.flow.journal_reading import ReplyArchive
 from foil.engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
+from foil.engine.flow.reply_archive import ReplyArchive
 from foil.engine.model_traits import ModelTraits
 from foil.engine.planning.funnel import funnel_of
 from foil.engine.planning.plan import not_seen, sample_seeds, stages, trace_calls
