@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from foil.engine.flow.journal_records import line_of
 from tests.support.commands import foil, write_job
 from tests.support.paths import REPO
 from tests.support.tiny_packages import write_packages
@@ -204,24 +205,23 @@ def test_verify_says_incomplete_with_a_code_of_its_own(world):
     assert foil("verify", world / "out").returncode == 11
 
 
-def write_journal(world: Path, tail: bytes) -> Path:
-    path = world / "out" / "journal" / "00000004" / "1-abc.log"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b'00000000 {"asked":"x"}\n' + tail)
-    return path
+def write_journal(world: Path, data: bytes) -> None:
+    path = world / "out" / "journal" / "1-abc-0000.log"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
 
 
 @pytest.mark.slow
 def test_a_damaged_journal_record_is_told_from_a_torn_tail(world):
     stop_after(world, 4)
-    write_journal(world, b"").write_bytes(b'deadbeef {"asked"')
+    write_journal(world, b'deadbeef 4 {"asked"')
     told = foil("verify", world / "out")
     assert (told.returncode, "torn" in told.stderr) == (11, True)
-    write_journal(world, b"")
+    write_journal(world, b'00000000 4 {"asked":"x"}\n' + line_of(4, {"seeds": "y"}))
     told = foil("verify", world / "out")
-    assert (told.returncode, "record 1 does not match its checksum" in told.stderr) == (6, True)
+    assert (told.returncode, "record 1 does not match its checksum" in told.stderr) == (6, True), told.stderr
     told = run(world)
-    assert (told.returncode, "would be paid for again" in told.stderr) == (6, True)
+    assert (told.returncode, "would be paid for again" in told.stderr) == (6, True), told.stderr
 
 
 @pytest.mark.slow

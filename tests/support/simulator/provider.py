@@ -128,7 +128,7 @@ class Provider:
             self._world.told["absurd usage"] += 1
             usage[dice.choice(list(usage))] = dice.choice(USAGES)
         choice = {"message": {"content": text}, "finish_reason": reason}
-        raw = json.dumps({"model": "sim", "choices": [choice], "usage": usage}).encode()
+        raw = json.dumps({"model": "sim", "choices": [choice] * body.get("n", 1), "usage": usage}).encode()
         return httpx2.Response(200, content=raw[: len(raw) // 2] if fault == "cut" else raw)
 
 
