@@ -369,7 +369,7 @@ def test_a_key_that_a_provider_repeats_is_cut_out_before_the_message_is_cut_shor
 @pytest.mark.slow
 def test_two_poisoned_prompts_at_the_end_of_a_run_fail_alone_and_an_outage_stops_it(probed_often):
     async def poisoned(url):
-        told = {"model": "m", "url": url, "patience": {"outage_s": 1.0, "attempts": 4}}
+        told = {"model": "m", "url": url, "patience": {"outage_s": 1.0, "attempts": 8}}
         hosted = Hosted(HostedSettings.model_validate(told))
         results = await asyncio.gather(
             *(retry.complete(hosted, request(f"task {i}")) for i in range(2)), return_exceptions=True
