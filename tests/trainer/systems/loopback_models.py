@@ -34,9 +34,9 @@ def chat_server(relevance, replies=()):
     """Yields its URL, and a list that gets the prompt of each request.
 
     `relevance` of (query, instruction, passage) is P(yes) of one passage, and what a list of passages is ordered by.
-    `replies` are given first, as (status, body).
+    `replies` are given first, as (status, body); each is taken out of the list.
     """
-    left, seen = list(replies), []
+    left, seen = replies if isinstance(replies, list) else list(replies), []
 
     def answer(asked, _):
         (message,) = asked["messages"]

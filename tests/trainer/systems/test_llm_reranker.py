@@ -51,14 +51,12 @@ def test_pointwise_orders_by_the_log_odds_of_yes_and_pays_each_reply_once(tmp_pa
 
 
 def test_an_evaluation_that_broke_off_asks_only_what_is_left(tmp_path):
-    refused = (401, {"error": {"message": "no"}})
-    with chat_server(relevance, [refused] * 5) as (
-        url,
-        seen,
-    ):  # four side by side, and the prompt that is asked for them
+    refusals = [(401, {"error": {"message": "no"}})] * 50
+    with chat_server(relevance, refusals) as (url, seen):
         with pytest.raises(ModelError, match="refuses the key"):
             open_system(f"pointwise:ours@{url}", SETTINGS, tmp_path / "v").rank(BENCHMARK, 1000)
         first = len(seen) - 1
+        refusals.clear()
         system = open_system(f"pointwise:ours@{url}", SETTINGS, tmp_path / "v")
         run = system.rank(BENCHMARK, 1000)
         assert system.replies.sent <= 24
