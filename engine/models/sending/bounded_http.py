@@ -24,6 +24,9 @@ _ABOUT_BYTES = {"content-encoding", "content-length", "transfer-encoding"}
 _OF_CONNECTION = {"accept-encoding", "connection", "content-length", "host"}
 """Headers that a connection writes itself."""
 
+_OF_CLIENT = ("accept", "content-type", "user-agent", "x-stainless-")
+_OF_ACCOUNT = ("openai-organization", "openai-project")
+
 
 class RawAnswer(NamedTuple):
     """What an endpoint answered: no more than the bytes that were allowed, decoded."""
@@ -70,6 +73,19 @@ class Connections:
         if self._session is not None:
             await self._session.close()
         self._session = None
+
+
+class JobsClient(openai.AsyncOpenAI):
+    """The openai client with the headers of its job alone: what the environment says (OPENAI_CUSTOM_HEADERS, which may
+    hold keys of others, and OPENAI_ORG_ID, OPENAI_PROJECT_ID) is not for every endpoint. The ids go to OpenAI's own."""
+
+    @property
+    def default_headers(self) -> dict[str, str | openai.Omit]:
+        wanted: tuple[str, ...] = _OF_CLIENT
+        if f".{self.base_url.host}".endswith(".openai.com"):
+            wanted += _OF_ACCOUNT
+        headers = {name: value for name, value in super().default_headers.items() if name.lower().startswith(wanted)}
+        return {**headers, **self.auth_headers}
 
 
 class BoundedClient(openai.DefaultAioHttpClient):

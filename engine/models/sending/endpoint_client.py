@@ -40,6 +40,7 @@ from foil.engine.models.sending.bounded_http import (
     KEEPALIVE_S,
     BoundedClient,
     Connections,
+    JobsClient,
     RawAnswer,
     timeouts,
 )
@@ -201,7 +202,7 @@ class EndpointClient:
             limits = httpx2.Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=KEEPALIVE_S)
             # A proxy would read what goes over plain http, the key too.
             over_tls = self.url.startswith("https:")
-            self._client = openai.AsyncOpenAI(
+            self._client = JobsClient(
                 base_url=self.url,
                 api_key=self._read_key() or "none",
                 max_retries=0,

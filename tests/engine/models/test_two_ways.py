@@ -38,13 +38,14 @@ def ask(url, way, times=1):
 def key(monkeypatch):
     monkeypatch.setenv("FOIL_TEST_KEY", KEY)
     monkeypatch.setenv("OPENAI_ORG_ID", "org-7")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: Bearer of-a-gateway\nX-Gateway: secret-of-a-gateway")
 
 
 def by_client(headers):
     return any(name.lower().startswith("x-stainless") for name in headers)
 
 
-def test_both_send_the_same_body_to_the_same_account():
+def test_both_send_the_same_body_under_the_same_key_and_nothing_of_the_environment():
     sent = []
     for way in WAYS:
         with scripted(lambda _, __: answered()) as server:
@@ -55,7 +56,31 @@ def test_both_send_the_same_body_to_the_same_account():
         sent.append((body, {name: told[name] for name in told if not name.startswith(("x-stainless", "host"))}))
     assert sent[0] == sent[1]
     assert sent[0][1]["authorization"] == f"Bearer {KEY}"
-    assert sent[0][1]["openai-organization"] == "org-7"
+    assert sent[0][1].keys().isdisjoint({"openai-organization", "x-gateway"})
+    assert "gateway" not in str(sent)
+
+
+@pytest.mark.parametrize(
+    ("url", "organization"),
+    [
+        ("https://api.openai.com/v1", "org-7"),
+        ("https://eu.api.openai.com/v1", "org-7"),
+        ("https://api.notopenai.com/v1", None),
+        ("https://openai.com.example/v1", None),
+    ],
+)
+def test_ids_of_the_account_go_to_its_own_provider_alone(url, organization):
+    async def headers():
+        settings = HostedSettings.model_validate({"model": "m", "url": url, "api_key": "${FOIL_TEST_KEY}"})
+        client = EndpointClient(settings.all_endpoints()[0], settings)
+        try:
+            return client.client().default_headers
+        finally:
+            await client.close()
+
+    found = asyncio.run(headers())
+    assert (found.get("OpenAI-Organization"), found["Authorization"]) == (organization, f"Bearer {KEY}")
+    assert "X-Gateway" not in found
 
 
 @pytest.mark.parametrize(("at_once", "expected"), [(8, 8), (100, 63)])
