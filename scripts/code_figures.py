@@ -29,7 +29,7 @@ VAGUE = {
 }
 # fmt: on
 """Bindings that are a bare adjective, participle or pronoun: they do not say what the value is."""
-FILE_LINES, FUNCTION_LINES, CLASS_METHODS, PARAMETERS = 400, 40, 25, 6
+FILE_LINES, FUNCTION_LINES, CLASS_METHODS, PARAMETERS, FOLDER_MODULES = 400, 40, 25, 6, 3
 
 
 class Ceiling(NamedTuple):
@@ -52,6 +52,7 @@ CEILINGS: Mapping[str, Ceiling] = {
     "vague bindings": Ceiling(30, 30),
     "noqa in source": Ceiling(26, 20),
     "class names used twice": Ceiling(0, 0),
+    f"folders of fewer than {FOLDER_MODULES} modules": Ceiling(7, 0),
     "`told` in source and pages": Ceiling(15, 15),
     "`beside` in source and pages": Ceiling(41, 20),
 }
@@ -154,6 +155,9 @@ def counts() -> dict[str, int]:
         "vague bindings": source.vague_bindings,
         "noqa in source": source.noqa,
         "class names used twice": len(source.repeated_classes),
+        f"folders of fewer than {FOLDER_MODULES} modules": sum(
+            count < FOLDER_MODULES for count in Counter(path.parent for path in source.texts).values()
+        ),
         "`told` in source and pages": words(r"\btold\b", read),
         "`beside` in source and pages": words(r"\bbeside\b", read),
     }
