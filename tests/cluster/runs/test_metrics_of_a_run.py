@@ -143,7 +143,7 @@ def test_no_label_holds_a_text_an_id_or_a_secret(watched):
 def test_stderr_is_json_with_run_partition_and_the_end(watched):
     lines = [json.loads(line) for line in watched["stderr"].splitlines()]
     assert len({line["run"] for line in lines}) == 1
-    assert {line["logger"].partition(".")[0] for line in lines} <= {"engine", "cluster"}
+    assert {".".join(line["logger"].split(".")[:2]) for line in lines} <= {"foil.engine", "foil.cluster"}
     assert len({line["process"] for line in lines}) == 3
     assert sum(line["message"].endswith("topics") and "committed" in line["message"] for line in lines) == 8
     assert f"exit code {watched['code']}" in lines[-1]["message"]
