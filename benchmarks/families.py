@@ -29,10 +29,10 @@ from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
 from foil.datasets_out.training.sources import TopicSource
 from foil.datasets_out.training.training_view import SplitSettings, TopicGroup, TrainingView
 from foil.prompts.constraints.constraint import constraints_of
-from foil.trainer.comparison.topics import gains, score_topics
-from foil.trainer.comparison.weights import EncoderSystem
+from foil.trainer.evaluate.comparison.topics import gains, score_topics
+from foil.trainer.evaluate.comparison.weights import EncoderSystem
 from foil.trainer.model.encoder import Encoder, load_starting_encoder
-from foil.trainer.run.fit import fit
+from foil.trainer.train.run.fit import fit
 
 FAMILIES = ("section", "code_sample", "parameter", "namespace", "library")
 RESAMPLES = 2000

@@ -17,7 +17,7 @@ from benchmarks.peers.made_runs import made_benchmark
 from foil.engine.models.pacing import Endpoint
 from foil.engine.telemetry.metrics import REQUESTS_IN_FLIGHT
 from foil.engine.telemetry.prometheus import serve_metrics
-from foil.trainer.measures.catalog import measure_all, measure_named
+from foil.trainer.evaluate.measures.catalog import measure_all, measure_named
 
 ANY_PORT = 0
 RANKING = {"nDCG@10": "ndcg_cut.10", "AP": "map", "RR": "recip_rank", "R@1000": "recall.1000"}

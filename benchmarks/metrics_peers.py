@@ -27,7 +27,7 @@ Work = Callable[[list[Any], dict[str, Any], dict[str, Any]], dict[str, float]]
 
 
 def foil(queries: list[Any], qrels: dict[str, Any], run: dict[str, Any]) -> dict[str, float]:
-    from foil.trainer.measures.catalog import measure_all, measure_named
+    from foil.trainer.evaluate.measures.catalog import measure_all, measure_named
 
     values_of = measure_all([measure_named(name) for name in ("nDCG@10", "AP", "RR", "R@1000")], queries, qrels, run)
     return {name: statistics.fmean(values.values()) for name, values in values_of.items()}

@@ -37,14 +37,13 @@ from foil.datasets_out.commits.snapshot import load_snapshot
 from foil.datasets_out.training.sources import TopicSource
 from foil.datasets_out.training.training_view import SplitSettings, TrainingView
 from foil.engine.ids import canonical_json, sha256_hex
-from foil.trainer.benchmarks.benchmark import Benchmark
-from foil.trainer.benchmarks.catalog import benchmarks_of
-from foil.trainer.benchmarks.source import BenchmarkSource
-from foil.trainer.comparison.scores import Values, score
-from foil.trainer.comparison.topics import gains, score_topics
-from foil.trainer.comparison.weights import EncoderSystem
+from foil.trainer.benchmark_source import BenchmarkSource
+from foil.trainer.evaluate.benchmarks.benchmark import Benchmark
+from foil.trainer.evaluate.benchmarks.catalog import benchmarks_of
+from foil.trainer.evaluate.comparison.scores import Values, score
+from foil.trainer.evaluate.comparison.topics import gains, score_topics
+from foil.trainer.evaluate.comparison.weights import EncoderSystem
 from foil.trainer.model.encoder import Encoder, load_starting_encoder
-from foil.trainer.run.fit import fit
 from foil.trainer.settings import (
     EncodeSettings,
     LossSettings,
@@ -52,6 +51,7 @@ from foil.trainer.settings import (
     ScheduleSettings,
     TrainSettings,
 )
+from foil.trainer.train.run.fit import fit
 
 REPO = Path(__file__).resolve().parent.parent
 DL19 = Path(os.environ.get("FOIL_SHARED_DATA", REPO.parent / "shared/data")) / "msmarco"

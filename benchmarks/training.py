@@ -43,13 +43,13 @@ from benchmarks.gpu.timing import outside_products, peak_memory, product_rate, p
 from foil.datasets_out.commits.snapshot import load_snapshot
 from foil.datasets_out.training.sources import TopicSource
 from foil.datasets_out.training.training_view import SplitSettings, TopicGroup, TrainingView
-from foil.trainer.data.collate import collate, trim_group
-from foil.trainer.loss.batch_loss import add_gradients
 from foil.trainer.model.encoder import Encoder, load_encoder
 from foil.trainer.model_settings import ModelSettings
-from foil.trainer.run.fit import make_optimiser, optimise
 from foil.trainer.settings import EncodeSettings, LossSettings, RetentionSettings, ScheduleSettings, TrainSettings
 from foil.trainer.text_templates import template_named
+from foil.trainer.train.data.collate import collate, trim_group
+from foil.trainer.train.loss.batch_loss import add_gradients
+from foil.trainer.train.run.fit import make_optimiser, optimise
 
 REPO = Path(__file__).resolve().parent.parent
 SYSTEMS = ("st", "st_cached", "foil", "foil_cached")

@@ -25,10 +25,10 @@ from rich.table import Table
 from foil.engine.seeds.judged import Document, Query
 from foil.engine.seeds.trec import read_document_topics, read_documents, read_topics
 from foil.engine.topic import Passage
-from foil.trainer.comparison.topics import gains
-from foil.trainer.measures.judged import single_queries
-from foil.trainer.measures.ranking.ndcg import NDCG
-from foil.trainer.measures.trec_files import read_qrels
+from foil.trainer.evaluate.comparison.topics import gains
+from foil.trainer.evaluate.measures.judged import single_queries
+from foil.trainer.evaluate.measures.ranking.ndcg import NDCG
+from foil.trainer.evaluate.measures.trec_files import read_qrels
 from foil.trainer.model.encoder import Encoder, load_encoder
 from foil.trainer.settings import EncodeSettings
 from foil.trainer.text_templates import template_named

@@ -10,9 +10,9 @@ from foil.cluster.terminal import print_json, say, show
 from foil.datasets_out.commits.snapshot import load_snapshot
 from foil.engine.topic import Intent, Passage
 from foil.prompts.constraints.constraint import all_hold, constraints_of
-from foil.trainer.mining.mined_run import mine_snapshot
-from foil.trainer.mining.scorers import ScorerSource, bm25_source
-from foil.trainer.mining.settings import MineSettings
+from foil.trainer.train.mining.mined_run import mine_snapshot
+from foil.trainer.train.mining.scorers import ScorerSource, bm25_source
+from foil.trainer.train.mining.settings import MineSettings
 
 
 def mine_run(
@@ -42,6 +42,6 @@ def scorer_source(settings: MineSettings) -> ScorerSource:
     """What the settings name as the miner; a model tells its progress on the terminal."""
     if settings.miner == "bm25":
         return bm25_source(settings)
-    from foil.trainer.mining.model_scorer import model_source
+    from foil.trainer.train.mining.model_scorer import model_source
 
     return model_source(settings, lambda count, texts: say(f"encoded {count:,} of {texts:,} passages"))

@@ -17,8 +17,8 @@ from foil.trainer.model.published_model import PublishedModel, fingerprint_of, r
 from foil.trainer.settings import TrainSettings
 
 if TYPE_CHECKING:
-    from foil.trainer.run.logs import LogRow
-    from foil.trainer.run.validation import Measurement
+    from foil.trainer.train.run.logs import LogRow
+    from foil.trainer.train.run.validation import Measurement
 
 _MEASURES = {
     "both_views": "both views",
@@ -79,19 +79,19 @@ def _train(job: Job, settings: TrainSettings, command: str) -> PublishedModel:
         need("ray", extra="ray")
     view = pin_topics(job, settings)
     _print_view(view)
-    from foil.trainer.run.monitor import Callbacks
+    from foil.trainer.train.run.monitor import Callbacks
 
     steps = settings.schedule.with_steps_for(len(view.partitions("train"))).steps
     callbacks = Callbacks(partial(_print_step, steps=steps), _print_measured)
     if settings.workers:
-        from foil.trainer.run.fit_ray import train_on_ray
+        from foil.trainer.train.run.fit_ray import train_on_ray
 
         return train_on_ray(settings, view, job.out, command, callbacks)
     if settings.reranker:
-        from foil.trainer.run.fit_reranker import train_reranker
+        from foil.trainer.train.run.fit_reranker import train_reranker
 
         return train_reranker(settings, view, job.out, command, callbacks)
-    from foil.trainer.run import fit
+    from foil.trainer.train.run import fit
 
     return fit.train(settings, view, job.out, command, callbacks)
 

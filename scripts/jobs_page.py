@@ -18,9 +18,9 @@ from foil.cluster.yaml_page import MAX_DEPTH, MAX_NODES
 from foil.engine.flow.limits import Limits, ReplySettings, RuntimeSettings
 from foil.engine.settings import Settings
 from foil.prompts.recipes.catalog import RECIPES
-from foil.trainer.ablation.settings import AblationSettings
-from foil.trainer.mining.settings import MineSettings
+from foil.trainer.evaluate.ablation.settings import AblationSettings
 from foil.trainer.settings import EvaluateSettings, TrainSettings
+from foil.trainer.train.mining.settings import MineSettings
 from foil.validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

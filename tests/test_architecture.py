@@ -153,36 +153,39 @@ class TinyModel(Model):
         ],
     },
     "loss": {
-        "trainer/loss/losses.py": [
+        "trainer/train/loss/losses.py": [
             ("\nCOMBINATIONS:", "def _tiny(positive, negatives, _):\n    return -positive\n\n\nCOMBINATIONS:"),
             ('    "sum": ', '    "tiny": _tiny,\n    "sum": '),
         ],
         "trainer/settings.py": [('Literal["multivariate", "sum"]', 'Literal["multivariate", "sum", "tiny"]')],
     },
     "measure": {
-        "trainer/measures/ranking/tiny.py": [(NEW, '''
+        "trainer/evaluate/measures/ranking/tiny.py": [(NEW, '''
 from dataclasses import dataclass
-from foil.trainer.measures.ranking.ranking_measure import RankingMeasure
+from foil.trainer.evaluate.measures.ranking.ranking_measure import RankingMeasure
 
 @dataclass(frozen=True, slots=True)
 class TinyMeasure(RankingMeasure):
     name = "tiny"
     def value(self, found): return float(found.ranks.min() == 2)
 ''')],
-        "trainer/measures/catalog.py": [
-            ("\n\nclass Measure(", "from foil.trainer.measures.ranking.tiny import TinyMeasure\n\n\nclass Measure("),
+        "trainer/evaluate/measures/catalog.py": [
+            (
+                "\n\nclass Measure(",
+                "from foil.trainer.evaluate.measures.ranking.tiny import TinyMeasure\n\n\nclass Measure(",
+            ),
             ('    "nDCG@k": (', '    "tiny": (r"tiny", TinyMeasure),\n    "nDCG@k": ('),
         ],
     },
     "benchmark": {
-        "trainer/benchmarks/readers/tiny.py": [(NEW, '''
-from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+        "trainer/evaluate/benchmarks/readers/tiny.py": [(NEW, '''
+from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery
 
 def read_tiny(source, part, ledger):
     return Benchmark(source.name, "", {"d": ("", "a text")}, (EvaluationQuery("q", "a query"),), {"q": {"d": 1}})
 ''')],
-        "trainer/benchmarks/catalog.py": [
-            ("\n\n@dataclass(", "from foil.trainer.benchmarks.readers.tiny import read_tiny\n\n\n@dataclass("),
+        "trainer/evaluate/benchmarks/catalog.py": [
+            ("\n\n@dataclass(", "from foil.trainer.evaluate.benchmarks.readers.tiny import read_tiny\n\n\n@dataclass("),
             ('    "beir": ', '    "tiny": BenchmarkKind("", "", "", "", read_tiny, _always("")),\n    "beir": '),
         ],
     },
@@ -231,11 +234,11 @@ from foil.datasets_out.sql.query import run_sql
 from foil.prompts.constraints.families import FAMILIES, NAMES_BY_KIND
 from foil.prompts.render import load
 from foil.prompts.sampling import writing
-from foil.trainer.benchmarks.catalog import benchmarks_of
-from foil.trainer.benchmarks.source import BenchmarkSource
-from foil.trainer.loss.losses import row_losses
-from foil.trainer.measures.catalog import measure_named
-from foil.trainer.measures.judged import single_queries
+from foil.trainer.evaluate.benchmarks.catalog import benchmarks_of
+from foil.trainer.benchmark_source import BenchmarkSource
+from foil.trainer.train.loss.losses import row_losses
+from foil.trainer.evaluate.measures.catalog import measure_named
+from foil.trainer.evaluate.measures.judged import single_queries
 from foil.trainer.settings import LossSettings
 
 class Page(BaseHTTPRequestHandler):

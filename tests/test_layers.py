@@ -22,7 +22,7 @@ FENCES = {
         "engine/rates/on_ray.py",
         "engine/runtime/run_ray.py",
         "engine/inference/engine_actors.py",
-        "trainer/run/fit_ray.py",
+        "trainer/train/run/fit_ray.py",
         "engine/telemetry/ray_metrics.py",
         "cluster/commands/operators/ray_jobs.py",
         "cluster/deploy/node_probe.py",
@@ -42,9 +42,9 @@ FENCES = {
     },
     "vllm": {"engine/models/local_vllm.py"},
     "mteb": {
-        "trainer/interop/mteb_folder.py",
-        "trainer/interop/mteb_model.py",
-        "trainer/benchmarks/readers/mteb_task.py",
+        "trainer/evaluate/interop/mteb_folder.py",
+        "trainer/evaluate/interop/mteb_model.py",
+        "trainer/evaluate/benchmarks/readers/mteb_task.py",
     },
     "torch": {"trainer"},
     "transformers": {"trainer"},
@@ -92,6 +92,19 @@ def test_imports_follow_the_arrows():
         for name in imports_of(path)
         if (top := name.split(".")[0]) in ALLOWED
         and top not in ALLOWED[path.relative_to(REPO).parts[0]] | {path.relative_to(REPO).parts[0]}
+    ]
+    assert not wrong
+
+
+def test_the_wings_of_the_trainer_stand_on_common_ground():
+    train, evaluate = "trainer.train.", "trainer.evaluate."
+    forbidden = {"evaluate": (train,), "model": (train, evaluate), "export": (train, evaluate)}
+    wrong = [
+        f"{path.relative_to(REPO)} imports {name}"
+        for room, others in forbidden.items()
+        for path in (REPO / "trainer" / room).rglob("*.py")
+        for name in imports_of(path)
+        if name.startswith(others)
     ]
     assert not wrong
 

@@ -19,7 +19,7 @@ EMBEDDERS_ALONE = (
 
 
 class RerankerSettings(Settings):
-    """A cross-encoder: one score for a query and a passage that are read together; see `trainer.reranker.losses`."""
+    """A cross-encoder: one score for a query and passage read together; see `trainer.train.reranker.losses`."""
 
     loss: RankingLoss = Field(
         default="softmax", description="softmax over the list, or of pairs of its passages: ranknet, margin"

@@ -11,7 +11,7 @@ from foil.datasets_out.training.sources import SourceSettings
 from foil.datasets_out.training.training_view import CACHED_PARTITIONS, SplitSettings
 from foil.engine.errors import UsageError
 from foil.engine.settings import Settings
-from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.benchmark_source import BenchmarkSource
 from foil.trainer.model_settings import ModelSettings
 from foil.trainer.presets import PRESETS, Preset, merge_settings
 from foil.trainer.reranker_settings import RerankerSettings, embedder_choices
@@ -53,7 +53,7 @@ class EncodeSettings(Settings):
 
 
 class LossSettings(Settings):
-    """What an anchor is contrasted with, and how; see `trainer.loss.losses`."""
+    """What an anchor is contrasted with, and how; see `trainer.train.loss.losses`."""
 
     blocks: tuple[Block, ...] = Field(default=("P", "I"), min_length=1, description="what varies: passages, ...")
     combine: Literal["multivariate", "sum"] = Field(

@@ -25,10 +25,10 @@ from benchmarks.gpu.sizes import Lengths, Shape, Sizes
 from benchmarks.gpu.timing import device
 from foil.datasets_out.training.training_view import TopicGroup, TrainingView
 from foil.engine.topic import Intent, IntentRole, Judgment, Passage, Topic, intent_id
-from foil.trainer.data.collate import Batch, collate
 from foil.trainer.model.encoder import Encoder, load_starting_encoder
 from foil.trainer.settings import EncodeSettings, LossSettings, TrainSettings
 from foil.trainer.text_templates import template_named
+from foil.trainer.train.data.collate import Batch, collate
 from tests.support.trainer_world import commit, open_view
 
 PAD, UNKNOWN, START, END = MARKS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")

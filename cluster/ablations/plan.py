@@ -12,10 +12,10 @@ from foil.cluster.training import pin_topics, train_settings
 from foil.datasets_out.training.sources import SourceSettings, pin_source
 from foil.datasets_out.training.training_view import Split
 from foil.engine.errors import UsageError
-from foil.trainer.ablation.evaluation_data import BenchmarkSet, EvaluationData, TopicSet, refuse_shared
-from foil.trainer.ablation.settings import TOPICS, AblationSettings, Cell, cells_of, check_equal_steps
+from foil.trainer.evaluate.ablation.evaluation_data import BenchmarkSet, EvaluationData, TopicSet, refuse_shared
+from foil.trainer.evaluate.ablation.settings import TOPICS, AblationSettings, Cell, cells_of, check_equal_steps
+from foil.trainer.evaluate.systems.system import SystemSettings
 from foil.trainer.settings import EvaluateSettings, TrainSettings
-from foil.trainer.systems.system import SystemSettings
 
 Stage = Literal["dev", "report"]
 

@@ -22,11 +22,17 @@ from foil.cluster.training import train_job
 from foil.engine.atomic_files import held
 from foil.engine.errors import UsageError
 from foil.engine.seeds.parallel.processes import map_in_order
-from foil.trainer.ablation.evaluation_data import BenchmarkSet, EvaluationData, ModelScores, scores_of, values_of
-from foil.trainer.ablation.settings import BASELINE, AblationSettings
-from foil.trainer.ablation.table import best_cell, compare_cells
-from foil.trainer.comparison.results import keep, results, weighted
-from foil.trainer.comparison.scores import CollectionScores
+from foil.trainer.evaluate.ablation.evaluation_data import (
+    BenchmarkSet,
+    EvaluationData,
+    ModelScores,
+    scores_of,
+    values_of,
+)
+from foil.trainer.evaluate.ablation.settings import BASELINE, AblationSettings
+from foil.trainer.evaluate.ablation.table import best_cell, compare_cells
+from foil.trainer.evaluate.comparison.results import keep, results, weighted
+from foil.trainer.evaluate.comparison.scores import CollectionScores
 from foil.trainer.model.loading import share_cpus
 from foil.trainer.model.published_model import PublishedModel
 

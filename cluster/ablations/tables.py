@@ -8,8 +8,8 @@ from typing import Any
 
 from foil.cluster.terminal import print_line, show
 from foil.engine.atomic_files import put_text
-from foil.trainer.ablation.settings import BASELINE
-from foil.trainer.ablation.table import CellResult, cell_text
+from foil.trainer.evaluate.ablation.settings import BASELINE
+from foil.trainer.evaluate.ablation.table import CellResult, cell_text
 
 MARK = "*"
 """Stands next to the measure by which the cell was chosen."""

@@ -15,9 +15,9 @@ from foil.cluster.terminal import print_json, say, show
 from foil.engine.atomic_files import publish_folder, put_text
 from foil.engine.errors import UsageError
 from foil.engine.seeds.files.text_files import read_text
-from foil.trainer.benchmarks.making.annotation import AnnotationSettings, drafts, with_instructions
-from foil.trainer.benchmarks.making.folder import write_benchmark
-from foil.trainer.systems.llm_replies import LlmReplies, hosted_settings
+from foil.trainer.evaluate.benchmarks.making.annotation import AnnotationSettings, drafts, with_instructions
+from foil.trainer.evaluate.benchmarks.making.folder import write_benchmark
+from foil.trainer.evaluate.systems.llm_replies import LlmReplies, hosted_settings
 
 
 def draft_instructions(source: str, model: str, sheet: Path, overrides: Sequence[str], replies: Path | None) -> None:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from foil.datasets_out.commits.snapshot import Snapshot
 from foil.datasets_out.training.sources import TopicSource
 from foil.datasets_out.training.training_view import Split, SplitSettings, TopicGroup, TrainingView
-from foil.trainer.benchmarks.benchmark import Benchmark
-from foil.trainer.benchmarks.making.settings import MakingSettings
-from foil.trainer.measures.judged import relevant_documents
+from foil.trainer.evaluate.benchmarks.benchmark import Benchmark
+from foil.trainer.evaluate.benchmarks.making.settings import MakingSettings
+from foil.trainer.evaluate.measures.judged import relevant_documents
 from foil.validators.overlap.contamination import ContaminationSettings
 from foil.validators.overlap.ngram_index import Item, NgramIndex
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from foil.cluster.seeds.hub_files import list_files
 from foil.engine.errors import UsageError
 from foil.engine.seeds.files.download import PublicCorpus
-from foil.trainer.benchmarks.catalog import kind_named
+from foil.trainer.evaluate.benchmarks.catalog import kind_named
 
 HUB: Mapping[str, Mapping[str, str]] = {
     "followir": {

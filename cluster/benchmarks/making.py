@@ -19,10 +19,10 @@ from foil.cluster.terminal import print_json, say, show
 from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot
 from foil.engine.atomic_files import publish_folder
 from foil.engine.errors import UsageError
-from foil.trainer.benchmarks.benchmark import Benchmark, checked, only_queries
-from foil.trainer.benchmarks.making.folder import write_benchmark
-from foil.trainer.benchmarks.making.settings import MakingSettings
-from foil.trainer.systems.system import System, SystemSettings
+from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, checked, only_queries
+from foil.trainer.evaluate.benchmarks.making.folder import write_benchmark
+from foil.trainer.evaluate.benchmarks.making.settings import MakingSettings
+from foil.trainer.evaluate.systems.system import System, SystemSettings
 
 
 @dataclass(frozen=True, slots=True)

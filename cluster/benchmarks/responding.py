@@ -11,9 +11,9 @@ from foil.cluster.job import settings_from
 from foil.cluster.terminal import print_json, say, show
 from foil.engine.atomic_files import put_text
 from foil.engine.errors import UsageError
-from foil.trainer.benchmarks.making.ifeval import KIND
-from foil.trainer.benchmarks.making.responses import RespondingSettings, is_enough, respond
-from foil.trainer.systems.llm_replies import LlmReplies, hosted_settings
+from foil.trainer.evaluate.benchmarks.making.ifeval import KIND
+from foil.trainer.evaluate.benchmarks.making.responses import RespondingSettings, is_enough, respond
+from foil.trainer.evaluate.systems.llm_replies import LlmReplies, hosted_settings
 
 
 def draw_responses(source: str, model: str, overrides: Sequence[str], replies: Path | None, *, as_json: bool) -> None:

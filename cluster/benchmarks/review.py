@@ -16,11 +16,11 @@ from foil.cluster.terminal import print_json, say, show
 from foil.engine.atomic_files import publish_folder, put_json, put_text
 from foil.engine.errors import UsageError
 from foil.engine.ids import fraction_of
-from foil.trainer.benchmarks.benchmark import Benchmark
-from foil.trainer.benchmarks.catalog import parts_of, read_benchmark
-from foil.trainer.benchmarks.files import read_document
-from foil.trainer.benchmarks.making.folder import write_benchmark
-from foil.trainer.benchmarks.making.review import ReviewSettings, changes, doubtful, with_judgments
+from foil.trainer.evaluate.benchmarks.benchmark import Benchmark
+from foil.trainer.evaluate.benchmarks.catalog import parts_of, read_benchmark
+from foil.trainer.evaluate.benchmarks.files import read_document
+from foil.trainer.evaluate.benchmarks.making.folder import write_benchmark
+from foil.trainer.evaluate.benchmarks.making.review import ReviewSettings, changes, doubtful, with_judgments
 from foil.validators.audits.marks import ItemMarks, read_marks
 from foil.validators.audits.sheet import (
     LETTERS,

@@ -7,8 +7,8 @@ from typing import Any
 from foil.cluster.evaluations.benchmarks import BESIDE
 from foil.cluster.terminal import show
 from foil.engine.errors import UsageError
-from foil.trainer.benchmarks.benchmark import Benchmark
-from foil.trainer.benchmarks.making.sampling import (
+from foil.trainer.evaluate.benchmarks.benchmark import Benchmark
+from foil.trainer.evaluate.benchmarks.making.sampling import (
     MEASURE,
     core_queries,
     kendall_tau,
@@ -16,10 +16,10 @@ from foil.trainer.benchmarks.making.sampling import (
     sample_documents,
     sample_queries,
 )
-from foil.trainer.benchmarks.making.settings import MakingSettings
-from foil.trainer.measures.judged import Run
-from foil.trainer.systems.embedder import embedder
-from foil.trainer.systems.system import System, ranking_of
+from foil.trainer.evaluate.benchmarks.making.settings import MakingSettings
+from foil.trainer.evaluate.measures.judged import Run
+from foil.trainer.evaluate.systems.embedder import embedder
+from foil.trainer.evaluate.systems.system import System, ranking_of
 
 
 def rank_all(benchmark: Benchmark, pool: Sequence[System], depth: int) -> dict[str, Run]:

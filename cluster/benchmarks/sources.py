@@ -7,11 +7,11 @@ from pathlib import Path
 from foil.cluster.evaluations.benchmarks import read_source
 from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot, read_accepted
 from foil.engine.errors import UsageError
-from foil.trainer.benchmarks.benchmark import Benchmark
-from foil.trainer.benchmarks.catalog import KINDS, kind_named, parts_of, read_benchmark, told_as_usage
-from foil.trainer.benchmarks.making import ifeval
-from foil.trainer.benchmarks.making.settings import MakingSettings
-from foil.trainer.benchmarks.making.topics import benchmark_of, held_out
+from foil.trainer.evaluate.benchmarks.benchmark import Benchmark
+from foil.trainer.evaluate.benchmarks.catalog import KINDS, kind_named, parts_of, read_benchmark, told_as_usage
+from foil.trainer.evaluate.benchmarks.making import ifeval
+from foil.trainer.evaluate.benchmarks.making.settings import MakingSettings
+from foil.trainer.evaluate.benchmarks.making.topics import benchmark_of, held_out
 
 
 @dataclass(frozen=True, slots=True)

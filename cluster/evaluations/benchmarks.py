@@ -17,20 +17,20 @@ from foil.cluster.extras import PACKAGE, version_of
 from foil.cluster.job import read_settings, settings_from
 from foil.cluster.terminal import print_json, say, show
 from foil.engine.errors import UsageError
-from foil.trainer.benchmarks.benchmark import Benchmark
-from foil.trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
-from foil.trainer.benchmarks.source import BenchmarkSource
-from foil.trainer.comparison.results import Result, keep, results
-from foil.trainer.comparison.scores import CollectionScores, score
-from foil.trainer.data.instructions import with_instructions
-from foil.trainer.interop.model_index import put_results
-from foil.trainer.measures.catalog import measure_named
-from foil.trainer.measures.judged import Run
-from foil.trainer.measures.trec_files import check_field, write_run
+from foil.trainer.benchmark_source import BenchmarkSource
+from foil.trainer.evaluate.benchmarks.benchmark import Benchmark
+from foil.trainer.evaluate.benchmarks.catalog import benchmarks_of, kind_named, name_of
+from foil.trainer.evaluate.comparison.results import Result, keep, results
+from foil.trainer.evaluate.comparison.scores import CollectionScores, score
+from foil.trainer.evaluate.interop.model_index import put_results
+from foil.trainer.evaluate.measures.catalog import measure_named
+from foil.trainer.evaluate.measures.judged import Run
+from foil.trainer.evaluate.measures.trec_files import check_field, write_run
+from foil.trainer.evaluate.systems.catalog import open_system
+from foil.trainer.evaluate.systems.system import System, SystemSettings
 from foil.trainer.model.checksums import CARD, FACTS, read_facts
 from foil.trainer.settings import Instructions
-from foil.trainer.systems.catalog import open_system
-from foil.trainer.systems.system import System, SystemSettings
+from foil.trainer.train.data.instructions import with_instructions
 
 BESIDE = ("bm25", "base")
 """What every system is compared with; differences are to the last."""

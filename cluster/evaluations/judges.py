@@ -99,7 +99,7 @@ def _pairs(source: str, settings: CalibrateSettings) -> list[LabelledPair]:
     if Path(source).suffix in (".jsonl", ".tsv", ".csv"):
         return read_pairs(Path(source))
     from foil.cluster.evaluations.benchmarks import read_source
-    from foil.trainer.benchmarks.catalog import benchmarks_of
+    from foil.trainer.evaluate.benchmarks.catalog import benchmarks_of
 
     pairs = list(chain.from_iterable(_of_benchmark(each, settings) for each in benchmarks_of(read_source(source))))
     searches: dict[str, list[LabelledPair]] = {}

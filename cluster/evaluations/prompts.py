@@ -10,10 +10,10 @@ from foil.cluster.evaluations.benchmarks import BESIDE, EvaluationOrder, about, 
 from foil.cluster.job import settings_from
 from foil.cluster.terminal import print_json, say, show
 from foil.engine.ids import canonical_json, sha256_hex
-from foil.trainer.benchmarks.benchmark import Benchmark
-from foil.trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
-from foil.trainer.benchmarks.source import BenchmarkSource
-from foil.trainer.comparison.prompts import (
+from foil.trainer.benchmark_source import BenchmarkSource
+from foil.trainer.evaluate.benchmarks.benchmark import Benchmark
+from foil.trainer.evaluate.benchmarks.catalog import benchmarks_of, kind_named, name_of
+from foil.trainer.evaluate.comparison.prompts import (
     NO_PROMPT,
     PromptedPart,
     PromptResult,
@@ -22,9 +22,9 @@ from foil.trainer.comparison.prompts import (
     read_prompts,
     with_prompt,
 )
-from foil.trainer.comparison.results import keep
-from foil.trainer.comparison.scores import CollectionScores, score
-from foil.trainer.systems.system import System, SystemSettings
+from foil.trainer.evaluate.comparison.results import keep
+from foil.trainer.evaluate.comparison.scores import CollectionScores, score
+from foil.trainer.evaluate.systems.system import System, SystemSettings
 
 COLUMNS = ("system", "measure", "n", "no prompt", "selected on dev", "best in hindsight", "mean ± spread")
 

@@ -13,16 +13,16 @@ from foil.cluster.terminal import print_json, show
 from foil.cluster.training import pin_topics, train_settings
 from foil.engine.errors import UsageError
 from foil.engine.storage.trees import download
-from foil.trainer.comparison.results import Result, results
-from foil.trainer.comparison.topics import score_topics
-from foil.trainer.comparison.weights import EncoderSystem, ScorerSystem
-from foil.trainer.data.instructions import pairs_with_instructions
+from foil.trainer.evaluate.comparison.results import Result, results
+from foil.trainer.evaluate.comparison.topics import score_topics
+from foil.trainer.evaluate.comparison.weights import EncoderSystem, ScorerSystem
 from foil.trainer.model.checksums import read_facts
 from foil.trainer.model.encoder import load_encoder
 from foil.trainer.model.packaged_minilm import minilm_folder
-from foil.trainer.reranker.pair_scorer import load_pair_scorer
+from foil.trainer.model.pair_scorer import load_pair_scorer
 from foil.trainer.settings import EncodeSettings, EvaluateSettings, Instructions, TrainSettings
 from foil.trainer.text_templates import TextTemplate
+from foil.trainer.train.data.instructions import pairs_with_instructions
 
 _MEASURES = {
     "both_views": "both-views pair accuracy",

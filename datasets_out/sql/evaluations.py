@@ -39,7 +39,7 @@ PROMPT_EVALUATIONS = _schema(
     "no_prompt selected hindsight mean spread difference low high",
     "base selected_prompts by_prompt collections facts versions",
 )
-"""A row is what prompts are worth to a system by one measure, in points (`trainer.comparison.prompts`)."""
+"""A row is what prompts are worth to a system by one measure, in points (`trainer.evaluate.comparison.prompts`)."""
 
 
 def read_evaluations(out: Path) -> pa.Table:

@@ -15,9 +15,9 @@ from foil.cluster.endings import run_command
 from foil.datasets_out.sql.query import run_sql
 from foil.engine.seeds.files.ledger import KINDS
 from foil.engine.seeds.table import TableReader, TableSettings
-from foil.trainer.benchmarks.files import read_document
-from foil.trainer.comparison.prompts import read_prompts
-from foil.trainer.measures.trec_files import read_qrels, read_run
+from foil.trainer.evaluate.benchmarks.files import read_document
+from foil.trainer.evaluate.comparison.prompts import read_prompts
+from foil.trainer.evaluate.measures.trec_files import read_qrels, read_run
 from foil.validators.judges.agreement import read_labels
 from tests.support.models.fault_server import serving
 from tests.support.models.raw_server import answering, http

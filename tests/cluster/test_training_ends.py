@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from foil.cluster.commands.app import app
 from foil.cluster.endings import run_command
 from foil.engine.atomic_files import held
-from foil.trainer.run.logs import LogRow
-from foil.trainer.run.publish import find_warnings
+from foil.trainer.train.run.logs import LogRow
+from foil.trainer.train.run.publish import find_warnings
 from tests.support.damage import flip_bit, truncate
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, tiny_bert, topic

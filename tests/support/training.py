@@ -6,9 +6,9 @@ import torch
 from foil.datasets_out.training.training_view import TopicGroup
 from foil.trainer.model.checkpoint import weights
 from foil.trainer.model.encoder import load_encoder
-from foil.trainer.run.fit import Hooks, fit
 from foil.trainer.settings import EncodeSettings, RetentionSettings, ScheduleSettings, TrainSettings, ValidationSettings
 from foil.trainer.text_templates import template_named
+from foil.trainer.train.run.fit import Hooks, fit
 from tests.support.trainer_world import topic
 
 TEMPLATE = template_named("query_instruction")

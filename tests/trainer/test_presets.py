@@ -7,8 +7,8 @@ import torch
 
 from foil.trainer import presets
 from foil.trainer.presets import PRESETS
-from foil.trainer.run.fit import train
 from foil.trainer.settings import ScheduleSettings, TrainSettings
+from foil.trainer.train.run.fit import train
 from tests.support.models.tiny_backbones import save_backbone
 
 

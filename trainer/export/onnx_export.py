@@ -42,7 +42,7 @@ from foil.trainer.model.checkpoint import publish
 from foil.trainer.model.checksums import FACTS, digest_of, trained_template
 from foil.trainer.model.encoder import Encoder
 from foil.trainer.model.loading import backbone_of
-from foil.trainer.reranker.pair_scorer import PairScorer, transformer_of
+from foil.trainer.model.pair_scorer import PairScorer, transformer_of
 from foil.trainer.settings import EncodeSettings
 from foil.trainer.text_templates import OWN, template_named
 

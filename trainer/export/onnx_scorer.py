@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from foil.engine.errors import UsageError
 from foil.trainer.export.onnx_encoder import feed_of, open_session
 from foil.trainer.model.packing import is_causal, micro_batches
+from foil.trainer.model.pair_scorer import PairScorer, TextPair, load_pair_scorer, transformer_of
 from foil.trainer.model_settings import ModelSettings
-from foil.trainer.reranker.pair_scorer import PairScorer, TextPair, load_pair_scorer, transformer_of
 from foil.trainer.settings import EncodeSettings
 from foil.trainer.text_templates import TextTemplate
 

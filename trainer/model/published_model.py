@@ -11,7 +11,7 @@ from foil.trainer.settings import TrainSettings
 from foil.trainer.text_templates import CUT
 
 PLACES = {"path", "topics", "documents", "qrels"}
-"""Where a benchmark lies; what it holds is compared by its digest (`trainer.run.outside`)."""
+"""Where a benchmark lies; what it holds is compared by its digest (`trainer.train.run.outside`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from torch.multiprocessing.spawn import start_processes
 from benchmarks.gpu.check import Figures, SkippedError, require_close
 from benchmarks.gpu.sizes import Sizes
 from benchmarks.gpu.world import load, save_model, settings_for, view_of
-from foil.trainer.run.fit import fit
 from foil.trainer.settings import EncodeSettings, ScheduleSettings, TrainSettings
+from foil.trainer.train.run.fit import fit
 
 ALLOWED = 1e-4
 """Relative difference of losses and of weights in float32."""

@@ -13,8 +13,8 @@ from benchmarks.gpu.timing import device
 from benchmarks.gpu.world import load, save_model, settings_for, view_of
 from foil.datasets_out.training.training_view import TrainingView
 from foil.trainer.model_settings import ModelSettings
-from foil.trainer.run.fit import fit
 from foil.trainer.settings import EncodeSettings, ScheduleSettings
+from foil.trainer.train.run.fit import fit
 
 Precision = Literal["float32", "bfloat16"]
 

@@ -10,10 +10,10 @@ from benchmarks.gpu.check import Figures, require_close
 from benchmarks.gpu.sizes import Sizes
 from benchmarks.gpu.timing import forget_peak, peak_memory, seconds
 from benchmarks.gpu.world import batch_of, load, save_model, settings_for, view_of
-from foil.trainer.data.collate import Batch, find_negatives
-from foil.trainer.loss.batch_loss import add_gradients
 from foil.trainer.model.encoder import Encoder
 from foil.trainer.settings import TrainSettings
+from foil.trainer.train.data.collate import Batch, find_negatives
+from foil.trainer.train.loss.batch_loss import add_gradients
 
 ALLOWED = 1e-2
 """Relative norm of the difference of two gradients in bfloat16."""

@@ -18,11 +18,11 @@ from benchmarks.gpu.timing import (
 )
 from benchmarks.gpu.world import load, save_model, settings_for, view_of
 from foil.datasets_out.training.training_view import TrainingView
-from foil.trainer.loss.batch_loss import add_gradients
 from foil.trainer.model.encoder import Encoder
-from foil.trainer.run.fit import BatchReader, Hooks, fit, make_optimiser, optimise
-from foil.trainer.run.logs import LogRow
 from foil.trainer.settings import ScheduleSettings, TrainSettings
+from foil.trainer.train.loss.batch_loss import add_gradients
+from foil.trainer.train.run.fit import BatchReader, Hooks, fit, make_optimiser, optimise
+from foil.trainer.train.run.logs import LogRow
 
 AIM = 0.45
 """The share of the matrix rate that training should reach."""

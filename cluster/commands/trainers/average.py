@@ -24,7 +24,7 @@ def average(
     from foil.cluster.extras import need
 
     need("sentence_transformers", extra="train")
-    from foil.trainer.run.average import average_models
+    from foil.trainer.train.run.average import average_models
 
     command = shlex.join(["foil", "average", *map(str, models), "--out", str(out), "--share", f"{share:g}"])
     mean = average_models(models, out, share, command)

@@ -10,7 +10,7 @@ from foil.cluster.terminal import byte_bars, print_line, say, show
 
 def list_benchmarks() -> None:
     """List the benchmarks by the layout of their files."""
-    from foil.trainer.benchmarks.catalog import KINDS
+    from foil.trainer.evaluate.benchmarks.catalog import KINDS
 
     rows = [(name, kind.about, kind.measures, kind.licence) for name, kind in KINDS.items()]
     show(["benchmark", "what it is", "measures", "licence"], rows)
@@ -18,7 +18,7 @@ def list_benchmarks() -> None:
 
 def show_benchmark(name: Annotated[str, typer.Argument(help="One that `foil benchmarks list` names.")]) -> None:
     """Show where a benchmark's files come from, their licence and what to bring."""
-    from foil.trainer.benchmarks.catalog import kind_named
+    from foil.trainer.evaluate.benchmarks.catalog import kind_named
 
     kind = kind_named(name)
     rows = [

@@ -55,7 +55,7 @@ def evaluate(
     of --prompts to OUT/prompts.jsonl.
     """
     from foil.cluster.extras import need
-    from foil.trainer.data.instructions import instructions_named
+    from foil.trainer.train.data.instructions import instructions_named
 
     need("sentence_transformers", extra="train")
     names, how = subjects or [], instructions_named(instructions)

@@ -45,7 +45,7 @@ def train(
     trained = train_job(job, settings, _command(job_file, overrides or []))
     if as_json:
         print_json({"model": str(trained.model), **trained.facts})
-    from foil.trainer.run.card import DRAWINGS
+    from foil.trainer.model.card import DRAWINGS
 
     drawings = [str(trained.model / name) for name in DRAWINGS if (trained.model / name).exists()]
     say(f"drawings: {', '.join(drawings)}; logs: {job.out / 'logs'}")

@@ -15,12 +15,12 @@ from foil.datasets_out.sql.query import run_sql
 from foil.datasets_out.training.training_view import SplitSettings
 from foil.engine.atomic_files import held
 from foil.engine.ids import sha256_hex
-from foil.trainer.ablation.settings import AblationSettings
+from foil.trainer.evaluate.ablation.settings import AblationSettings
 from foil.trainer.model.checksums import folder_digest
 from tests.support.commands import foil
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, tiny_bert, topic
-from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
+from tests.trainer.evaluate.benchmarks.tiny_benchmarks import write_benchmark
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import pytest
 
 from foil.cluster.job import load_job, read_settings
-from foil.trainer.ablation.settings import AblationSettings, cells_of, check_equal_steps
+from foil.trainer.evaluate.ablation.settings import AblationSettings, cells_of, check_equal_steps
 from tests.support.paths import REPO
 
 FILES = sorted((REPO / "examples" / "ablations").glob("*.yaml"))

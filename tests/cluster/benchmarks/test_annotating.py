@@ -6,9 +6,9 @@ import pytest
 
 from foil.cluster.commands.app import app
 from foil.cluster.endings import run_command
-from foil.trainer.benchmarks.catalog import read_benchmark
-from foil.trainer.benchmarks.source import BenchmarkSource
-from tests.trainer.systems.loopback_models import chat_server
+from foil.trainer.benchmark_source import BenchmarkSource
+from foil.trainer.evaluate.benchmarks.catalog import read_benchmark
+from tests.trainer.evaluate.systems.loopback_models import chat_server
 
 
 @pytest.fixture

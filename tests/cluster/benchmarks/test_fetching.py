@@ -6,7 +6,7 @@ import pytest
 
 from foil.cluster.benchmarks.fetching import HUB
 from tests.support.storage.hub_of_data_sets import NEW, OLD, foil, serving
-from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
+from tests.trainer.evaluate.benchmarks.tiny_benchmarks import write_benchmark
 
 
 @pytest.fixture

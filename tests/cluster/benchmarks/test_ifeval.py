@@ -6,10 +6,10 @@ import pytest
 
 from foil.cluster.commands.app import app
 from foil.cluster.endings import run_command
-from foil.trainer.benchmarks.catalog import benchmarks_of
-from foil.trainer.benchmarks.source import BenchmarkSource
-from tests.trainer.benchmarks.tiny_benchmarks import lines
-from tests.trainer.systems.loopback_models import choices_server
+from foil.trainer.benchmark_source import BenchmarkSource
+from foil.trainer.evaluate.benchmarks.catalog import benchmarks_of
+from tests.trainer.evaluate.benchmarks.tiny_benchmarks import lines
+from tests.trainer.evaluate.systems.loopback_models import choices_server
 
 PROMPTS = [
     {"key": 1, "prompt": "Tell of the sea in quotes.", "instruction_id_list": ["startend:quotation"], "kwargs": [{}]},

@@ -9,10 +9,10 @@ from foil.cluster.commands.app import app
 from foil.cluster.endings import run_command
 from foil.engine.ids import split_of
 from foil.engine.topic import Passage
-from foil.trainer.benchmarks.catalog import benchmarks_of, read_benchmark
-from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.benchmark_source import BenchmarkSource
+from foil.trainer.evaluate.benchmarks.catalog import benchmarks_of, read_benchmark
 from tests.support.trainer_world import commit, topic
-from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
+from tests.trainer.evaluate.benchmarks.tiny_benchmarks import write_benchmark
 
 TRAINED = next(name for name in map(str, range(9)) if split_of(name, 0.2) == "train")
 HELD_OUT = ["--set", "split.heldout_share=0.2"]

@@ -7,12 +7,12 @@ import pytest
 
 from foil.cluster.commands.app import app
 from foil.cluster.endings import run_command
-from foil.trainer.benchmarks.catalog import read_benchmark
-from foil.trainer.benchmarks.making.folder import write_benchmark
-from foil.trainer.benchmarks.making.topics import benchmark_of
-from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.benchmark_source import BenchmarkSource
+from foil.trainer.evaluate.benchmarks.catalog import read_benchmark
+from foil.trainer.evaluate.benchmarks.making.folder import write_benchmark
+from foil.trainer.evaluate.benchmarks.making.topics import benchmark_of
 from tests.support.trainer_world import topic
-from tests.trainer.benchmarks.tiny_benchmarks import lines
+from tests.trainer.evaluate.benchmarks.tiny_benchmarks import lines
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import pytest
 
 from foil.cluster.commands.app import app
 from foil.cluster.endings import run_command
-from foil.trainer.benchmarks.catalog import read_benchmark
-from foil.trainer.benchmarks.source import BenchmarkSource
+from foil.trainer.benchmark_source import BenchmarkSource
+from foil.trainer.evaluate.benchmarks.catalog import read_benchmark
 from tests.support.trainer_world import commit, tiny_bert, topic
-from tests.trainer.benchmarks.tiny_benchmarks import lines, write_benchmark
+from tests.trainer.evaluate.benchmarks.tiny_benchmarks import lines, write_benchmark
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from foil.cluster.endings import run_command
 from foil.cluster.evaluations.benchmarks import SlowNotes
 from foil.datasets_out.commits.verify import verify
 from foil.datasets_out.sql.query import run_sql
-from foil.trainer.benchmarks.catalog import KINDS
+from foil.trainer.evaluate.benchmarks.catalog import KINDS
 from tests.support.commands import foil
 from tests.support.sample_run import make
 from tests.support.trainer_world import tiny_bert
-from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
+from tests.trainer.evaluate.benchmarks.tiny_benchmarks import write_benchmark
 
 pytestmark = pytest.mark.slow
 

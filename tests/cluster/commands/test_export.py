@@ -9,7 +9,7 @@ from foil.cluster.commands.app import app
 from foil.cluster.endings import run_command
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, tiny_bert, topic
-from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
+from tests.trainer.evaluate.benchmarks.tiny_benchmarks import write_benchmark
 
 JOB = REPO / "examples" / "jobs" / "quickstart.yaml"
 

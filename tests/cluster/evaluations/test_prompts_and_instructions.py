@@ -8,10 +8,10 @@ import pytest
 
 from foil.cluster.commands.app import app
 from foil.cluster.endings import run_command
-from foil.trainer.comparison.prompts import read_prompts
+from foil.trainer.evaluate.comparison.prompts import read_prompts
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, tiny_bert, topic
-from tests.trainer.benchmarks.tiny_benchmarks import CORPUS, QRELS, lines, write_benchmark
+from tests.trainer.evaluate.benchmarks.tiny_benchmarks import CORPUS, QRELS, lines, write_benchmark
 
 QUERIES = {"q1": ("ferry price", "d1"), "q2": ("boats for children", "d2"), "q3": ("how long to bake bread", "d3")}
 TEN = REPO / "examples" / "prompts" / "ten.txt"

@@ -17,9 +17,9 @@ from foil.engine.errors import UsageError
 from foil.engine.seeds.beir import BeirReader, BeirSettings
 from foil.engine.seeds.msmarco import MsmarcoCollection, MsmarcoSettings
 from foil.engine.seeds.table import TableReader, TableSettings
-from foil.trainer.benchmarks.catalog import read_benchmark
-from foil.trainer.benchmarks.source import BenchmarkSource
-from foil.trainer.comparison.prompts import read_prompts
+from foil.trainer.benchmark_source import BenchmarkSource
+from foil.trainer.evaluate.benchmarks.catalog import read_benchmark
+from foil.trainer.evaluate.comparison.prompts import read_prompts
 
 COLUMNS = {"query": "q", "positives": "p"}
 BOM = b"\xef\xbb\xbf"

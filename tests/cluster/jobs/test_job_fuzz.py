@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from foil.cluster.job import load_job, settings_from
 from foil.cluster.yaml_page import read_yaml
 from foil.engine.errors import UsageError
-from foil.trainer.mining.settings import MineSettings
+from foil.trainer.train.mining.settings import MineSettings
 from tests.support.commands import foil, write_job
 from tests.support.fuzzing import fuzzed
 from tests.support.paths import REPO

@@ -8,7 +8,7 @@ import pytest
 from foil.engine.errors import UsageError
 from foil.engine.models.reading import read_answer
 from foil.engine.requests import Message, Request, is_prompt_cut
-from foil.trainer.measures.trec_files import read_run
+from foil.trainer.evaluate.measures.trec_files import read_run
 
 WORDS_8000 = "a rule " * 4_000
 WORDS_600 = "a rule " * 300

@@ -17,7 +17,7 @@ from foil.datasets_out.training.sources import TopicSource
 from foil.datasets_out.training.training_view import SplitSettings, TrainingView
 from foil.engine.errors import SeedsChangedError
 from foil.engine.flow.limits import Limits, RuntimeSettings
-from foil.trainer.run.fit import train
+from foil.trainer.train.run.fit import train
 from tests.support.commands import foil
 from tests.support.paths import GOLDEN
 from tests.support.small_parts import Echo, Numbers, billed, build, run_parts, sound, topics

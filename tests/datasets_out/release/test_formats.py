@@ -221,8 +221,8 @@ def test_flagembedding_and_gritlm_keep_the_instruction_apart(out, release):
 
 
 def test_beir_comes_back_through_our_reader_and_beirs_own(out, release):
-    from foil.trainer.benchmarks.catalog import read_benchmark
-    from foil.trainer.benchmarks.source import BenchmarkSource
+    from foil.trainer.benchmark_source import BenchmarkSource
+    from foil.trainer.evaluate.benchmarks.catalog import read_benchmark
 
     folder = release("beir", "heldout")
     benchmark = read_benchmark(BenchmarkSource(kind="beir", path=folder), "test")

@@ -29,8 +29,8 @@ from foil.datasets_out.sql.scans import TRIPLETS, CountedTopics, StoredRows, Tri
 from foil.datasets_out.sql.views import VIEWS, dataset, views_script
 from foil.engine.errors import CorruptDataError, NoRunError, UsageError
 from foil.engine.topic import Verdict
-from foil.trainer.comparison.prompts import PromptResult
-from foil.trainer.comparison.results import Result, keep
+from foil.trainer.evaluate.comparison.prompts import PromptResult
+from foil.trainer.evaluate.comparison.results import Result, keep
 from tests.support.sample_run import PLOT, SHORT, SORT, make, rejected, topics
 
 ARROW = {"duckdb", "numpy", "pyarrow"}

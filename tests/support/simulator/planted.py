@@ -248,7 +248,7 @@ PLANTED = (
         '    return PublishedModel(out / "model", check_model(out / "model"))', '    return PublishedModel(out / "model", read_facts(out / "model"))',
     ),
     Planted(
-        "publish", "weights that are not finite are published", "trainer/run/publish.py",
+        "publish", "weights that are not finite are published", "trainer/train/run/publish.py",
         '    require_finite(result.encoder, f"with the share {share:g} of the trained weights")\n',
         '    next(result.encoder.parameters()).data.fill_(float("nan"))\n',
     ),
@@ -257,7 +257,7 @@ PLANTED = (
         "        if index not in committed:\n", "        if index not in committed and (not committed or index != 2):\n",
     ),
     Planted(
-        "mining", "the version does not count", "trainer/mining/mined_run.py",
+        "mining", "the version does not count", "trainer/train/mining/mined_run.py",
         '        "version": MINING_VERSION,\n', "",
     ),
     Planted(

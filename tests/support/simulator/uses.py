@@ -15,7 +15,7 @@ import pytest
 
 from foil.datasets_out.sql import query
 from foil.datasets_out.sql.output_formats import write_parquet
-from foil.trainer.mining import mined_run
+from foil.trainer.train.mining import mined_run
 from tests.support.simulator.checker import EXIT_CODES, Dataset, check_rows, read
 from tests.support.simulator.life import MEMORY, Life, put_finished_run
 from tests.support.simulator.world import Process, World

@@ -11,14 +11,14 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer, GPT2Config, GPT2ForSequenceClassification, LlamaConfig, LlamaModel
 
 from foil.engine.errors import CorruptDataError, UsageError
-from foil.trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.evaluate.systems.catalog import open_system
+from foil.trainer.evaluate.systems.system import SystemSettings
 from foil.trainer.export.check_texts import check_pairs, check_texts
 from foil.trainer.model.checksums import check_model, folder_digest
 from foil.trainer.model.encoder import load_encoder
-from foil.trainer.reranker.pair_scorer import load_pair_scorer, save_pair_scorer
-from foil.trainer.run.fit import train
-from foil.trainer.systems.catalog import open_system
-from foil.trainer.systems.system import SystemSettings
+from foil.trainer.model.pair_scorer import load_pair_scorer, save_pair_scorer
+from foil.trainer.train.run.fit import train
 from tests.support.training import FULL, TEMPLATE, settings_for
 
 pytest.importorskip("onnxruntime")

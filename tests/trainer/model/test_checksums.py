@@ -9,7 +9,7 @@ import torch
 from foil.engine.errors import CorruptDataError
 from foil.trainer.model.checkpoint import load_weights, publish, save_weights
 from foil.trainer.model.published_model import fingerprint_of, read_published_model
-from foil.trainer.run.fit import train
+from foil.trainer.train.run.fit import train
 from tests.support.damage import flip_bit
 from tests.support.training import StoppedError, fitted, load, settings_for
 

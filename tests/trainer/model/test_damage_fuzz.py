@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from foil.engine.errors import CorruptDataError, FoilError, UsageError
 from foil.trainer.model.checkpoint import load_state
 from foil.trainer.model.published_model import fingerprint_of, read_published_model
-from foil.trainer.run.fit import make_optimiser, train
+from foil.trainer.train.run.fit import make_optimiser, train
 from tests.support.fuzzing import fuzzed
 from tests.support.training import StoppedError, fitted, load, settings_for
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from foil.datasets_out.training.training_view import TopicGroup
-from foil.trainer.data.collate import collate, find_negatives
 from foil.trainer.model.encoder import load_encoder
 from foil.trainer.model.fitted_texts import LEAST_QUERY, FittedTexts, of_cross_encoder
 from foil.trainer.settings import EncodeSettings, LossSettings
 from foil.trainer.text_templates import TEMPLATES, template_named
+from foil.trainer.train.data.collate import collate, find_negatives
 
 TEMPLATE = template_named("query_instruction")
 LIMIT = 40

@@ -5,12 +5,12 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from foil.trainer.data.collate import collate
-from foil.trainer.loss.batch_loss import add_gradients
 from foil.trainer.model.packing import PackedBatch
 from foil.trainer.model_settings import AttentionSettings, LoraSettings, ModelSettings
-from foil.trainer.run.fit import train
 from foil.trainer.settings import TrainSettings
+from foil.trainer.train.data.collate import collate
+from foil.trainer.train.loss.batch_loss import add_gradients
+from foil.trainer.train.run.fit import train
 from tests.support.models.tiny_backbones import save_backbone
 from tests.support.trainer_world import YEAR
 from tests.support.training import FULL, TEMPLATE, gradients_of, groups, load, settings_for

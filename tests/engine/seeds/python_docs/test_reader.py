@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from foil.engine.errors import UsageError
 from foil.engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings, answer_sentence, licence_of
 from foil.engine.topic import Seed
-from foil.trainer.measures.judged import single_queries
-from foil.trainer.measures.ranking.ndcg import NDCG
+from foil.trainer.evaluate.measures.judged import single_queries
+from foil.trainer.evaluate.measures.ranking.ndcg import NDCG
 from tests.support.paths import REPO
 from tests.support.tiny_packages import TINY_PACKAGES, documented
 

@@ -1,0 +1,50 @@
+"""Systems by the names that the command line gives them."""
+
+from pathlib import Path
+
+from foil.engine.errors import UsageError
+from foil.trainer.evaluate.systems.bm25 import Bm25
+from foil.trainer.evaluate.systems.cross_encoder import Reranker
+from foil.trainer.evaluate.systems.embedder import embedder
+from foil.trainer.evaluate.systems.endpoint import endpoint
+from foil.trainer.evaluate.systems.given import GivenOrder, TrecRun
+from foil.trainer.evaluate.systems.llm_reranker import METHODS, LlmReranker
+from foil.trainer.evaluate.systems.onnx_embedder import onnx_embedder
+from foil.trainer.evaluate.systems.system import ONNX, Progress, System, SystemSettings, quiet
+
+ENDPOINT, RERANKER, RUN = "openai:", "rerank:", "run:"
+
+
+def open_system(
+    name: str, settings: SystemSettings, cache: Path, first: str = "bm25", on_progress: Progress = quiet
+) -> System:
+    """`bm25`, `given`, `run:FILE`, `base`, `openai:MODEL@URL`, `onnx:MODEL`, a directory, or a hub name; over `first`:
+    `rerank:MODEL`, `rerank:onnx:MODEL`, `pointwise:MODEL@URL`, `listwise:MODEL@URL`.
+
+    Raises UsageError where there is no such system.
+    """
+    rerankers = (RERANKER, *METHODS)
+    kind = next((kind for kind in rerankers if name.startswith(kind)), "")
+    if not kind:
+        return _open_first(name, settings, cache, on_progress)
+    if first.startswith(rerankers):
+        raise UsageError(f"the first stage {first} is a reranker too; take bm25 or an embedder as --first")
+    stage = _open_first(first, settings, cache, on_progress)
+    if kind == RERANKER:
+        return Reranker(name.removeprefix(kind), stage, settings, on_progress)
+    return LlmReranker(name, stage, settings, cache.parent / "replies", on_progress)
+
+
+def _open_first(name: str, settings: SystemSettings, cache: Path, on_progress: Progress) -> System:
+    """A system that needs no other one's ranking."""
+    if name == "bm25":
+        return Bm25(settings.bm25, on_progress)
+    if name == GivenOrder.name:
+        return GivenOrder()
+    if name.startswith(RUN):
+        return TrecRun(name.removeprefix(RUN))
+    if name.startswith(ENDPOINT):
+        return endpoint(name.removeprefix(ENDPOINT), settings, cache, on_progress)
+    if name.startswith(ONNX):
+        return onnx_embedder(name.removeprefix(ONNX), settings, cache, on_progress)
+    return embedder(name, settings, cache, on_progress)

@@ -1,0 +1,117 @@
+"""Exact search with vectors, in blocks: of a local model or of an endpoint, through the cache.
+
+Documents are encoded in blocks of BLOCK texts. The scores of QUERIES queries against one block are held at a time,
+with the best `k` so far: at most QUERIES x (k + BLOCK) numbers of 12 bytes, whatever the collection's size.
+Equal scores at the last rank: which of them stay is fixed, not meant.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foil.trainer.evaluate.benchmarks.benchmark import Benchmark
+from foil.trainer.evaluate.measures.judged import Run
+from foil.trainer.evaluate.systems.system import Progress, positions_of_candidates, quiet
+from foil.trainer.evaluate.systems.vector_cache import Floats, VectorCache
+from foil.trainer.text_templates import QueryPair, TextTemplate
+
+BLOCK, QUERIES = 1_024, 1_024
+Best = tuple[Floats, NDArray[np.int64]]
+"""Scores and positions of the best documents of some queries, both [queries, at most k]."""
+
+
+class VectorEncoder(Protocol):
+    """Makes unit vectors of passages and of (instruction, query) pairs, the template's form of both."""
+
+    template: TextTemplate
+
+    def facts(self) -> Mapping[str, str | float]:
+        """What decides the vectors; `digest` among them."""
+
+    def encode(self, passages: Sequence[str], pairs: Sequence[QueryPair]) -> Floats:
+        """[passages + pairs, D]."""
+
+
+class DenseSystem:
+    """An encoder, its cache, and exact search by dot product."""
+
+    def __init__(self, name: str, encoder: VectorEncoder, cache: VectorCache, on_progress: Progress = quiet) -> None:
+        self.name, self.cache = name, cache
+        self._encoder, self._on_progress = encoder, on_progress
+
+    def facts(self) -> Mapping[str, str | float]:
+        """Those of the encoder."""
+        return self._encoder.facts()
+
+    def rank(self, benchmark: Benchmark, k: int) -> Run:
+        """The documents of the highest dot products with each query."""
+        documents = list(benchmark.documents)
+        places = positions_of_candidates(benchmark, documents)
+        texts = [self._encoder.template.format_passage(*parts) for parts in benchmark.documents.values()]
+        run: dict[str, dict[str, float]] = {}
+        for start in range(0, len(benchmark.queries), QUERIES):
+            queries = benchmark.queries[start : start + QUERIES]
+            allowed = [np.array(places[query.id], dtype=np.int64) for query in queries] if places else None
+            vectors = self.pair_vectors([(query.instruction, query.query) for query in queries])
+            scores, positions = search(vectors, self._blocks(texts), k, allowed)
+            for query, row, columns in zip(queries, scores.tolist(), positions.tolist(), strict=True):
+                ranked = zip(columns, row, strict=True)
+                run[query.id] = {documents[place]: score for place, score in ranked if score > -np.inf}
+        return run
+
+    def pair_vectors(self, pairs: Sequence[QueryPair]) -> Floats:
+        """The vectors of (instruction, query) pairs, [pairs, D], each different one encoded once."""
+        rows = {pair: row for row, pair in enumerate(dict.fromkeys(pairs))}
+        unique = list(rows)
+        return self.cache.vectors(unique, lambda: self._encoder.encode([], unique))[[rows[pair] for pair in pairs]]
+
+    def _blocks(self, texts: Sequence[str]) -> Iterator[Floats]:
+        for start in range(0, len(texts), BLOCK):
+            yield self._block(texts[start : start + BLOCK])
+            self._on_progress(f"{self.name}: documents", min(start + BLOCK, len(texts)), len(texts))
+
+    def _block(self, texts: Sequence[str]) -> Floats:
+        return self.cache.vectors([[text] for text in texts], lambda: self._encoder.encode(texts, []))
+
+
+def search(
+    queries: Floats, blocks: Iterator[Floats], k: int, allowed: Sequence[NDArray[np.int64]] | None = None
+) -> Best:
+    """The best `k` documents of each query, [queries, D]; blocks are [documents, D], in the documents' order.
+
+    `allowed`: the positions that a query may get. What is not allowed has the score -inf.
+
+    >>> vectors = np.array([[1, 0], [3, 1], [2, 0]], dtype=np.float32)
+    >>> scores, positions = search(np.eye(2, dtype=np.float32), iter([vectors[:2], vectors[2:]]), 2)
+    >>> [sorted(row) for row in positions.tolist()]
+    [[1, 2], [0, 1]]
+    """
+    best: Best = np.empty((len(queries), 0), dtype=np.float32), np.empty((len(queries), 0), dtype=np.int64)
+    start = 0
+    for block in blocks:
+        scores = queries @ block.T
+        if allowed is not None:
+            scores = _masked(scores, start, allowed)
+        best = _merged(best, scores, start, k)
+        start += len(block)
+    return best
+
+
+def _masked(scores: Floats, start: int, allowed: Sequence[NDArray[np.int64]]) -> Floats:
+    masked = np.full_like(scores, -np.inf)
+    for row, positions in enumerate(allowed):
+        inside = positions[(positions >= start) & (positions < start + scores.shape[1])] - start
+        masked[row, inside] = scores[row, inside]
+    return masked
+
+
+def _merged(best: Best, scores: Floats, start: int, k: int) -> Best:
+    """The best of the earlier blocks and of this one, in no order."""
+    positions = np.broadcast_to(np.arange(start, start + scores.shape[1]), scores.shape)
+    all_scores, all_positions = np.hstack((best[0], scores)), np.hstack((best[1], positions))
+    if all_scores.shape[1] <= k:
+        return all_scores, all_positions
+    top = np.argpartition(-all_scores, k - 1, axis=1)[:, :k]
+    return np.take_along_axis(all_scores, top, 1), np.take_along_axis(all_positions, top, 1)
