@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from foil.cluster.catalog import MODELS, SEEDS
+from foil.cluster.mistakes import describe, found, refusal
 from foil.cluster.seeds.mixed import MixedSettings
 from foil.cluster.yaml_page import MAX_DEPTH, KeyPath, cut, is_hidden, read_yaml, shown
 from foil.engine.errors import UsageError
@@ -34,8 +35,7 @@ from foil.trainer.settings import EvaluateSettings, TrainSettings
 from foil.validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
 
 MAX_BYTES = 1_000_000
-MAX_MISTAKES = 50
-"""Bytes of a job file, and mistakes that one refusal lists."""
+"""Bytes of a job file."""
 
 REQUIRED = ("seeds", "recipe", "out")
 LOG = getLogger(__name__)
@@ -51,17 +51,10 @@ Section = TypeVar("Section", bound=Settings)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A checked job file. `identity` holds what decides the rows: not out, runtime, budget, breakers and training."""
+class TrainingJob:
+    """What a training needs of a checked job file: `out` and `train` are enough, for topics of runs that exist."""
 
-    seeds: Settings
-    recipe: Settings
-    models: Mapping[str, Settings]
-    validators: tuple[Settings, ...]
-    replies: ReplySettings
     place: str
-    limits: Limits
-    runtime: RuntimeSettings
     train: TrainSettings | None
     evaluate: EvaluateSettings | None
 
@@ -69,6 +62,19 @@ class Job:
     def out(self) -> Path:
         """The folder of the run on this machine; where `place` is a bucket's URL, the mirror of it."""
         return mirror_of(self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class Job(TrainingJob):
+    """A checked job file. `identity` holds what decides the rows: not out, runtime, budget, breakers and training."""
+
+    seeds: Settings
+    recipe: Settings
+    models: Mapping[str, Settings]
+    validators: tuple[Settings, ...]
+    replies: ReplySettings
+    limits: Limits
+    runtime: RuntimeSettings
 
     def identity(self) -> dict[str, Any]:
         """What decides the rows, kept in run.json. `cluster.build` adds the parts' fingerprints and takes the hash."""
@@ -84,13 +90,30 @@ class Job:
 
 def load_job(path: Path, overrides: Sequence[str] = (), out: str | Path | None = None) -> Job:
     """Reads and checks a job file. Raises UsageError that lists every mistake with its place."""
-    text = _read(path)
-    document, lines = _parse(path, text)
+    document, lines = _document(path, overrides, out)
+    return _Checker(path, lines).job(document)
+
+
+def load_training_job(path: Path, overrides: Sequence[str] = (), out: str | Path | None = None) -> TrainingJob:
+    """`load_job` for commands that train or measure: a file without seeds and recipe has `out` and `train` alone."""
+    document, lines = _document(path, overrides, out)
+    checker = _Checker(path, lines)
+    alone = "train" in document and not {"seeds", "recipe"} & document.keys()
+    return checker.training_job(document) if alone else checker.job(document)
+
+
+def _document(
+    path: Path, overrides: Sequence[str], out: str | Path | None
+) -> tuple[dict[str, Any], Mapping[KeyPath, int]]:
+    """A job file under `--set` and `--out`, and the line of every key and item in it."""
+    document, lines = read_yaml(_read(path), str(path))
+    if not isinstance(document, dict):
+        raise UsageError(f"{path}: a job is a mapping with the keys {', '.join(REQUIRED + OPTIONAL)}")
     for override in overrides:
         _apply_override(document, override)
     if out is not None:
         document["out"] = str(out)
-    return _Checker(path, lines).job(document)
+    return document, lines
 
 
 def read_seeds(path: Path) -> Settings:
@@ -100,7 +123,7 @@ def read_seeds(path: Path) -> Settings:
     whole = isinstance(document, dict) and "seeds" in document
     seeds = checker.seeds(document["seeds"] if whole else document)
     if checker.mistakes or seeds is None:
-        raise _refusal("the seeds were refused", checker.mistakes)
+        raise refusal("the seeds were refused", checker.mistakes)
     return seeds
 
 
@@ -113,14 +136,16 @@ def settings_from(overrides: Sequence[str], settings: type[Section]) -> Section:
         return settings.model_validate(document)
     except ValidationError as error:
         mistakes = [
-            (".".join(map(str, each["loc"])), _describe(each, settings, _found((), each["input"], "; ")))
+            (".".join(map(str, each["loc"])), describe(each, settings, found((), each["input"], "; ")))
             for each in error.errors()
         ]
         lines = [f"--set {key}: {words}" if key else words for key, words in mistakes]
-        raise _refusal("the settings were refused", lines) from None
+        raise refusal("the settings were refused", lines) from None
 
 
-def settings_beside_job(overrides: Sequence[str], settings: type[Section], job: Job | None, *keys: str) -> Section:
+def settings_beside_job(
+    overrides: Sequence[str], settings: type[Section], job: TrainingJob | None, *keys: str
+) -> Section:
     """A command's own settings; these keys, where nobody sets them, are as in the `train` section of the job."""
     own = settings_from(overrides, settings)
     if job is None or job.train is None:
@@ -158,14 +183,6 @@ def _read(path: Path) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"job file {path} is not UTF-8 at byte {error.start}; save it as UTF-8") from None
-
-
-def _parse(path: Path, text: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
-    """The document, and the line of every key and item in it."""
-    document, lines = read_yaml(text, str(path))
-    if not isinstance(document, dict):
-        raise UsageError(f"{path}: a job is a mapping with the keys {', '.join(REQUIRED + OPTIONAL)}")
-    return document, lines
 
 
 def _apply_override(document: dict[str, Any], text: str) -> None:
@@ -209,14 +226,25 @@ class _Checker:
             roles: dict[KeyPath, Sequence[str]] = {("recipe",): roles_asked(recipe) if recipe else ()}
             self._check_roles(models, roles | {("validators", i): part.asks() for i, part in enumerate(validators)})
         if self.mistakes or not (seeds and recipe and replies and limits and runtime and out):
-            raise _refusal("the job was refused", self.mistakes)
-        return Job(seeds, recipe, models, validators, replies, out, limits, runtime, train, evaluate)
+            raise refusal("the job was refused", self.mistakes)
+        return Job(out, train, evaluate, seeds, recipe, models, validators, replies, limits, runtime)
 
-    def _check_keys(self, document: Mapping[str, Any]) -> None:
+    def training_job(self, document: dict[str, Any]) -> TrainingJob:
+        self._check_keys(document, required=("out",), optional=("train", "evaluate"))
+        train = self._read_optional("train", document, TrainSettings)
+        evaluate = self._read_optional("evaluate", document, EvaluateSettings)
+        out = self._read_out(document.get("out"))
+        if self.mistakes or not out:
+            raise refusal("the job was refused", self.mistakes)
+        return TrainingJob(out, train, evaluate)
+
+    def _check_keys(
+        self, document: Mapping[str, Any], required: Sequence[str] = REQUIRED, optional: Sequence[str] = OPTIONAL
+    ) -> None:
         for key in document:
-            if key not in REQUIRED + OPTIONAL:
-                self._add_mistake((key,), f"unknown key {shown(key)}; a job has {', '.join(REQUIRED + OPTIONAL)}")
-        for key in REQUIRED:
+            if key not in (*required, *optional):
+                self._add_mistake((key,), f"unknown key {shown(key)}; a job has {', '.join((*required, *optional))}")
+        for key in required:
             if key not in document:
                 self._add_mistake((), f"the key {key!r} is missing; add it")
             elif document[key] is None:
@@ -339,13 +367,13 @@ class _Checker:
 
     def _read_section(self, key_path: KeyPath, value: Any, settings: type[Section]) -> Section | None:
         if not isinstance(value, dict):
-            self._add_mistake(key_path, f"expected a mapping{_found(key_path, value)}")
+            self._add_mistake(key_path, f"expected a mapping{found(key_path, value)}")
             return None
         try:
             return settings.model_validate(value)
         except ValidationError as error:
             for mistake in error.errors():
-                words = _describe(mistake, settings, _found(key_path, mistake["input"], "; "))
+                words = describe(mistake, settings, found(key_path, mistake["input"], "; "))
                 self._add_mistake((*key_path, *mistake["loc"]), words)
             return None
 
@@ -353,23 +381,3 @@ class _Checker:
         dotted = ".".join(cut(str(step)) for step in key_path)
         line = next((self.lines[key_path[:n]] for n in range(len(key_path), -1, -1) if key_path[:n] in self.lines), 1)
         self.mistakes.append(f"{self.path}:{line}: {dotted + ': ' if dotted else ''}{text}")
-
-
-def _found(key_path: KeyPath, value: Any, joint: str = ", ") -> str:
-    """What stands there, where it may be shown."""
-    return "" if is_hidden(key_path) else f"{joint}found {shown(value)}"
-
-
-def _describe(error: Any, settings: type[Settings], ending: str) -> str:
-    if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
-        return f"unknown key; {settings.__name__} has {', '.join(settings.model_fields)}"
-    if error["type"] == "missing":
-        return "is missing; add it"
-    if error["type"] == "secret_in_job":
-        return str(error["msg"])
-    return f"{error['msg']}{ending}"
-
-
-def _refusal(title: str, mistakes: Sequence[str]) -> UsageError:
-    more = [f"and {len(mistakes) - MAX_MISTAKES:,} more"] if len(mistakes) > MAX_MISTAKES else []
-    return UsageError(f"{title}:\n  " + "\n  ".join([*(cut(each, 2_000) for each in mistakes[:MAX_MISTAKES]), *more]))

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from foil.engine.topic import Topic
     from foil.trainer.model.published_model import PublishedModel
     from foil.trainer.settings import Instructions
+    from foil.trainer.train.run.logs import LogRow
+    from foil.trainer.train.run.validation import Measurement
 
 Made = TypeVar("Made")
 
@@ -63,15 +65,29 @@ def open_run(out: str | Path) -> OpenRun:
     return OpenRun(folder)
 
 
-def train(job: Job | str | Path) -> PublishedModel:
-    """The model of a job's section `train`, found finished or trained; its progress goes to stderr."""
+def train(
+    job: Job | str | Path,
+    *,
+    on_step: Callable[[LogRow], None] | None = None,
+    on_measured: Callable[[Measurement], None] | None = None,
+) -> PublishedModel:
+    """The model of a job's section `train`, found finished or trained; its progress goes to stderr.
+
+    `on_step` is called with the row of each step (step, loss, learning_rate, gradient_norm, topics_per_s, ...),
+    `on_measured` with each measurement on dev topics (step, means). What they raise ends the training, which resumes.
+    """
     from foil.cluster.extras import need
+    from foil.cluster.job import load_training_job
     from foil.cluster.training import train_job, train_settings
 
     need("sentence_transformers", extra="train")
-    read, name = _job(job), str(job) if isinstance(job, str | Path) else "the job"
+    from foil.trainer.train.run.monitor import NO_CALLBACKS, Callbacks
+
+    name = str(job) if isinstance(job, str | Path) else "the job"
+    read = load_training_job(Path(job)) if isinstance(job, str | Path) else job
     settings = train_settings(Path(name), read)
-    return _outside_a_loop(lambda: train_job(read, settings, f"foil.train({name!r})"))
+    watcher = Callbacks(on_step or NO_CALLBACKS.on_step, on_measured or NO_CALLBACKS.on_measured)
+    return _outside_a_loop(lambda: train_job(read, settings, f"foil.train({name!r})", watcher))
 
 
 def evaluate(

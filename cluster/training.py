@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from functools import partial
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foil.cluster.job import Job
+from foil.cluster.job import TrainingJob
 from foil.cluster.terminal import say
 from foil.datasets_out.training.sources import SourceSettings, TopicSource, digest_of, pin_source
 from foil.datasets_out.training.training_view import TrainingView
 from foil.engine.atomic_files import held
 from foil.engine.errors import UsageError
 from foil.engine.storage.trees import download, upload
-from foil.trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
+from foil.trainer.model.published_model import PublishedModel, read_published_model
 from foil.trainer.settings import TrainSettings
 
 if TYPE_CHECKING:
     from foil.trainer.train.run.logs import LogRow
+    from foil.trainer.train.run.monitor import Callbacks
     from foil.trainer.train.run.validation import Measurement
+
+STEP_LINE_S = 5.0
+"""Seconds between two lines on the steps."""
 
 _MEASURES = {
     "both_views": "both views",
@@ -28,14 +33,14 @@ _MEASURES = {
 }
 
 
-def train_settings(path: Path, job: Job) -> TrainSettings:
+def train_settings(path: Path, job: TrainingJob) -> TrainSettings:
     """The `train` section of the job file at `path`."""
     if job.train is None:
         raise UsageError(f"{path} has no `train` section; add one, `train: {{}}` takes every default")
     return job.train
 
 
-def pin_sources(job: Job, settings: TrainSettings) -> list[TopicSource]:
+def pin_sources(job: TrainingJob, settings: TrainSettings) -> list[TopicSource]:
     """The runs that the job trains on, each under a snapshot that is named; its own run where it names none."""
     return [pin_source(source) for source in settings.data or (SourceSettings(run=job.out),)]
 
@@ -45,44 +50,44 @@ def pin_protected(settings: TrainSettings) -> list[TopicSource]:
     return [pin_source(source) for source in settings.protect]
 
 
-def pin_topics(job: Job, settings: TrainSettings) -> TrainingView:
+def pin_topics(job: TrainingJob, settings: TrainSettings) -> TrainingView:
     """The accepted topics of the runs that the job trains on."""
     return TrainingView(pin_sources(job, settings), settings.split, pin_protected(settings))
 
 
-def train_job(job: Job, settings: TrainSettings, command: str) -> PublishedModel:
-    """The job's model, found finished or trained, from its newest checkpoint on; tells its progress.
+def train_job(job: TrainingJob, settings: TrainSettings, command: str, *watchers: Callbacks) -> PublishedModel:
+    """The job's model, found finished or trained, from its newest checkpoint on; shows its progress, `watchers` too.
 
     Raises RunHeldError while another process of this machine trains it.
     """
     with held(job.out, "train"):
         for name in ("model", "checkpoints", "logs"):
             download(job.out / name)
-        return _find_trained(job, settings) or _train(job, settings, command)
+        return _find_trained(job, settings) or _train(job, settings, command, watchers)
 
 
-def _find_trained(job: Job, settings: TrainSettings) -> PublishedModel | None:
+def _find_trained(job: TrainingJob, settings: TrainSettings) -> PublishedModel | None:
     """The model of these settings and data, if it is there; nothing is read but its facts."""
     if not (job.out / "model").exists():
         return None
     digest = digest_of(pin_sources(job, settings), pin_protected(settings))
-    trained = read_published_model(job.out, fingerprint_of(settings, digest))
+    trained = read_published_model(job.out, settings, digest)
     upload(job.out / "model", whole=True)  # a kill may have cut the first upload short
     say("trained already, with these settings on these data")
     return trained
 
 
-def _train(job: Job, settings: TrainSettings, command: str) -> PublishedModel:
+def _train(job: TrainingJob, settings: TrainSettings, command: str, watchers: Sequence[Callbacks]) -> PublishedModel:
     from foil.cluster.extras import need
 
     if settings.workers:
         need("ray", extra="ray")
     view = pin_topics(job, settings)
     _print_view(view)
-    from foil.trainer.train.run.monitor import Callbacks
+    from foil.trainer.train.run.monitor import Callbacks, together
 
     steps = settings.schedule.with_steps_for(len(view.partitions("train"))).steps
-    callbacks = Callbacks(partial(_print_step, steps=steps), _print_measured)
+    callbacks = together([Callbacks(_StepLine(steps).show, _print_measured), *watchers])
     if settings.workers:
         from foil.trainer.train.run.fit_ray import train_on_ray
 
@@ -102,10 +107,25 @@ def _print_view(view: TrainingView) -> None:
         say(f"{split}: {counts}")
 
 
-def _print_step(row: LogRow, *, steps: int) -> None:
-    if row.step % 10 == 0 or row.step == steps:
-        speed = f"{row.seconds:.2f} s a step, {row.topics_per_s:.1f} topics/s"
-        say(f"step {row.step}/{steps}  loss {row.loss:.3f}  {speed}")
+class _StepLine:
+    """A line on the first step, on the last, and every few seconds between: loss, learning rate, speed, time left."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps, self._first, self._began, self._shown = steps, 0, 0.0, 0.0
+
+    def show(self, row: LogRow) -> None:
+        now = time.monotonic()
+        if not self._first:
+            self._first, self._began = row.step, now - row.seconds
+        elif row.step < self._steps and now - self._shown < STEP_LINE_S:
+            return
+        self._shown = now
+        left = (now - self._began) / (row.step - self._first + 1) * (self._steps - row.step)
+        ending = f", {left:,.0f} s left" if left else ""
+        say(
+            f"step {row.step}/{self._steps}  loss {row.loss:.3f}  rate {row.learning_rate:.1e}  "
+            f"{row.topics_per_s:.1f} topics/s{ending}"
+        )
 
 
 def _print_measured(measurement: Measurement) -> None:

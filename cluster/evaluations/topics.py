@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from foil.cluster.job import load_job
+from foil.cluster.job import load_training_job
 from foil.cluster.terminal import print_json, show
 from foil.cluster.training import pin_topics, train_settings
 from foil.engine.errors import UsageError
@@ -34,6 +34,8 @@ _MEASURES = {
     "plain_rr": "MRR without instructions, held-out pool",
 }
 
+_COLUMNS = ["in points", "n", "base", "trained", "difference", "95 % interval"]
+
 _SHORT = ("both_views", "net", "instructed_ndcg", "plain_ndcg")
 """What is shown of each corpus; `corpora-evaluation.json` has all measures."""
 
@@ -50,7 +52,7 @@ def evaluate_job(
 
     Where the topics are of several corpora, each is shown by itself too.
     """
-    job = load_job(job_file, overrides, out)
+    job = load_training_job(job_file, overrides, out)
     settings = train_settings(job_file, job)
     view = pin_topics(job, settings)
     download(job.out / "model")
@@ -62,28 +64,22 @@ def evaluate_job(
     scored = partial(score_topics, groups=topics, measures=measures.measures, pairs=pairs,
                      candidates=settings.reranker is not None)  # fmt: skip
     base, trained = map(scored, _models(job.out / "model", settings, template, measures.encode))
-    both = replace(base, values={**base.values, **trained.values})
-    outcomes = list(results("topics", [both], "base", "queries", measures.resamples))
+    both = [replace(base, values={**base.values, **trained.values})]
+    outcomes = list(results("topics", both, "base", "queries", measures.resamples))
     rows = _rows([result for result in outcomes if not result.group])
     name = "evaluation.json" if instructions == "given" else f"evaluation-{instructions}.json"
     (job.out / name).write_text(json.dumps(rows, indent=1))
-    title = None if instructions == "given" else f"{instructions} instructions"
-    show(["in points", "n", "base", "trained", "difference", "95 % interval"], map(_line, rows), title)
-    _show_corpora(outcomes, job.out / f"corpora-{name}")
+    of_corpora = [result for result in outcomes if result.group.startswith("domain: ")]
+    by_corpus = {group.partition(": ")[2]: _rows(list(own)) for group, own in groupby(of_corpora, lambda r: r.group)}
+    if by_corpus:
+        (job.out / f"corpora-{name}").write_text(json.dumps(by_corpus, indent=1))
     if as_json:
         print_json({row["measure"]: row for row in rows})
-
-
-def _show_corpora(outcomes: Sequence[Result], path: Path) -> None:
-    """Prints and keeps what was measured on each corpus, if they are several."""
-    of_corpora = [result for result in outcomes if result.group.startswith("domain: ")]
-    if of_corpora:
-        by_corpus = {
-            group.partition(": ")[2]: _rows(list(own)) for group, own in groupby(of_corpora, lambda r: r.group)
-        }
-        path.write_text(json.dumps(by_corpus, indent=1))
+        return
+    show(_COLUMNS, map(_line, rows), None if instructions == "given" else f"{instructions} instructions")
+    if by_corpus:
         lines = [(corpus, *_line(row)) for corpus, own in by_corpus.items() for row in own if row["measure"] in _SHORT]
-        show(["corpus", "in points", "n", "base", "trained", "difference", "95 % interval"], lines)
+        show(["corpus", *_COLUMNS], lines)
 
 
 def _models(

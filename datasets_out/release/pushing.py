@@ -7,7 +7,7 @@ and whoever pushes it both said so. A file that is there with the same content i
 are missing at the target, the push has not ended.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ _LAST = ("README.md", CHECKSUMS, SIGNATURE)
 
 
 @dataclass(frozen=True, slots=True)
-class PushedRelease:
+class PushedFiles:
     """How many files were sent, and how many were there."""
 
     sent: int
@@ -29,20 +29,22 @@ class PushedRelease:
     present: int
 
 
-def push(
-    folder: Path, open_target: Callable[[], PushTarget], *, allow_nonredistributable: bool = False
-) -> PushedRelease:
+def push(folder: Path, open_target: Callable[[], PushTarget], *, allow_nonredistributable: bool = False) -> PushedFiles:
     """Sends what is not there. Raises UsageError where rights forbid it, CommitError where the target does."""
     check_rights(folder, read_manifest(folder), again=allow_nonredistributable)
-    files = _files(folder)
+    return push_files(_files(folder), open_target, last=_LAST)
+
+
+def push_files(files: Sequence[ReleaseFile], open_target: Callable[[], PushTarget], last: Sequence[str]) -> PushedFiles:
+    """Sends the files that are not there, those named in `last` after all others."""
     target = open_target()
     present = target.present(files)
     missing = [file for file in files if file.name not in present]
-    target.send([file for file in missing if file.name not in _LAST])
-    target.send([file for file in missing if file.name in _LAST])
+    target.send([file for file in missing if file.name not in last])
+    target.send([file for file in missing if file.name in last])
     if lost := {file.name for file in files} - target.present(files):
         raise CommitError(f"{min(lost)} and {len(lost) - 1} more are not at the target as sent; push again")
-    return PushedRelease(len(missing), sum(file.bytes for file in missing), len(present))
+    return PushedFiles(len(missing), sum(file.bytes for file in missing), len(present))
 
 
 def check_rights(folder: Path, manifest: Mapping[str, Any], *, again: bool) -> None:

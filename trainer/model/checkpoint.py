@@ -12,8 +12,9 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -24,6 +25,7 @@ from foil.engine.atomic_files import publish_folder
 from foil.engine.errors import CommitError, CorruptDataError, TrainingDivergedError, UsageError
 from foil.engine.storage.trees import remove, upload
 from foil.trainer.model.checksums import check_folder, write_checksums
+from foil.trainer.model.published_model import what_changed
 
 LOG = logging.getLogger(__name__)
 
@@ -43,11 +45,12 @@ DIVERGED = (
 
 @dataclass(frozen=True, slots=True)
 class TrainingState:
-    """The progress of a run: `step` batches are done; `losses` has one number for each."""
+    """The progress of a run: `step` batches are done; `losses` has one number for each; what it is made of."""
 
     step: int
     fingerprint: str
     losses: list[float]
+    made_of: Mapping[str, Any] = field(default_factory=dict)
 
 
 def publish(folder: Path, write: Callable[[Path], None]) -> None:
@@ -82,8 +85,7 @@ def save_state(folder: Path, state: TrainingState, model: nn.Module, optimiser: 
     def write(draft: Path) -> None:
         save_file(_contiguous(model), draft / WEIGHTS)
         save_file(moments, draft / MOMENTS)
-        facts = {"step": state.step, "fingerprint": state.fingerprint, "losses": state.losses}
-        (draft / "state.json").write_text(json.dumps(facts), encoding="utf-8")
+        (draft / "state.json").write_text(json.dumps(asdict(state)), encoding="utf-8")
         write_checksums(draft)
 
     place = folder / f"step-{state.step:08d}"
@@ -94,16 +96,16 @@ def save_state(folder: Path, state: TrainingState, model: nn.Module, optimiser: 
         remove(old)
 
 
-def load_state(folder: Path, fingerprint: str, model: nn.Module, optimiser: torch.optim.AdamW) -> TrainingState:
-    """Puts the newest whole checkpoint into model and optimiser; a fresh State where there is none.
+def load_state(folder: Path, fresh: TrainingState, model: nn.Module, optimiser: torch.optim.AdamW) -> TrainingState:
+    """Puts the newest whole checkpoint into model and optimiser; where there is none, gives the fresh state.
 
-    A damaged one is passed over with a warning. Raises UsageError if the checkpoint is of other settings or data,
-    CorruptDataError if none is whole.
+    A damaged one is passed over with a warning. Raises UsageError if the checkpoint is of other settings or data, which
+    it names, CorruptDataError if none is whole.
     """
     checkpoints = sorted(folder.glob("step-*"), reverse=True)
     for checkpoint in checkpoints:
         try:
-            state, stored, moments = _read_checkpoint(checkpoint, fingerprint, model)
+            state, stored, moments = _read_checkpoint(checkpoint, fresh, model)
         except CorruptDataError as error:
             LOG.warning("the checkpoint %s is damaged and is passed over: %s", checkpoint, error)
             continue
@@ -116,11 +118,11 @@ def load_state(folder: Path, fingerprint: str, model: nn.Module, optimiser: torc
             f"no checkpoint in {folder} is whole ({names}); restore one from a copy, or remove {folder} to train from "
             "the first step"
         )
-    return TrainingState(0, fingerprint, [])
+    return fresh
 
 
 def _read_checkpoint(
-    checkpoint: Path, fingerprint: str, model: nn.Module
+    checkpoint: Path, fresh: TrainingState, model: nn.Module
 ) -> tuple[TrainingState, dict[str, Tensor], dict[str, Tensor]]:
     """A checkpoint that is whole; CorruptDataError if it is not, UsageError if it is of another run."""
     try:
@@ -129,9 +131,10 @@ def _read_checkpoint(
         stored, moments = load_file(checkpoint / WEIGHTS), load_file(checkpoint / MOMENTS)
     except (OSError, ValueError, TypeError, RecursionError, SafetensorError) as error:
         raise CorruptDataError(f"it does not read: {error}") from error
-    if state.fingerprint != fingerprint:
+    if state.fingerprint != fresh.fingerprint:
+        changed = what_changed(state.made_of, fresh.made_of)
         raise UsageError(
-            f"{checkpoint.parent} holds checkpoints of other settings or data; remove it or choose another folder"
+            f"{checkpoint.parent} holds checkpoints of a training {changed}; remove it or choose another folder"
         )
     if not isinstance(state.losses, list) or state.step != len(state.losses):
         raise CorruptDataError("its state.json has not one loss for each step")

@@ -1,5 +1,6 @@
 """A finished run on disk. Nothing heavy is imported, so a command can look for it quickly."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from foil.engine.ids import canonical_json, sha256_hex
 from foil.trainer.model.checksums import check_model, read_facts
 from foil.trainer.settings import TrainSettings
 from foil.trainer.text_templates import CUT
+
+MOST_CHANGES = 5
+"""Settings that a refusal names."""
 
 PLACES = {"path", "topics", "documents", "qrels"}
 """Where a benchmark lies; what it holds is compared by its digest (`trainer.train.run.outside`)."""
@@ -28,6 +32,11 @@ def fingerprint_of(settings: TrainSettings, digest: str) -> str:
     `digest`: of the data with its choices. How long texts are cut is in it too: a training that began when instructions
     were cut off is neither gone on with nor taken for done. Controls at their defaults are not: there were none then.
     """
+    return sha256_hex(canonical_json([choices_of(settings), digest, CUT]))
+
+
+def choices_of(settings: TrainSettings) -> dict[str, Any]:
+    """The settings that decide what the model is."""
     controls = ("instructions", "instruction_negatives", "bare_queries")
     choices = settings.model_dump(
         mode="json",
@@ -41,18 +50,47 @@ def fingerprint_of(settings: TrainSettings, digest: str) -> str:
     weights = [source.weight for source in settings.data]
     choices |= {"weights": weights} if len(weights) > 1 else {}
     benchmarks = [source.model_dump(mode="json", exclude=PLACES) for source in settings.validation.benchmarks]
-    choices |= {"benchmarks": benchmarks} if benchmarks else {}
-    return sha256_hex(canonical_json([choices, digest, CUT]))
+    return choices | ({"benchmarks": benchmarks} if benchmarks else {})
 
 
-def read_published_model(out: Path, fingerprint: str) -> PublishedModel:
+def made_of(settings: TrainSettings, digest: str) -> dict[str, Any]:
+    """What a checkpoint and foil.json keep of what a run was made of."""
+    return {"snapshot": digest, "settings": settings.model_dump(mode="json")}
+
+
+def what_changed(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """In words, what a run was made of (`made_of`) that this one is not."""
+    try:
+        old, new = (dict(_flat(choices_of(TrainSettings.model_validate(each["settings"])))) for each in (then, now))
+    except (KeyError, ValueError):
+        return "with settings that cannot be read"
+    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    words = [f"{key}: {_value(old.get(key))}, now {_value(new.get(key))}" for key in keys[:MOST_CHANGES]]
+    words += [f"{len(keys) - MOST_CHANGES} more settings"] if len(keys) > MOST_CHANGES else []
+    if then["snapshot"] != now["snapshot"]:
+        words.append(f"other data (digest {then['snapshot'][:12]}, now {now['snapshot'][:12]})")
+    return f"with {'; '.join(words)}" if words else "by a Foil that cut long texts otherwise"
+
+
+def _flat(section: Mapping[str, Any], start: str = "train.") -> Iterator[tuple[str, Any]]:
+    for key, value in section.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{start}{key}.")
+        else:
+            yield start + key, value
+
+
+def _value(value: Any) -> str:
+    return "none" if value is None else canonical_json(value)
+
+
+def read_published_model(out: Path, settings: TrainSettings, digest: str) -> PublishedModel:
     """The finished run in `out`, its model's files checked.
 
-    Raises UsageError if it was made with other settings or data, CorruptDataError if it is damaged.
+    Raises UsageError if it was made with other settings or data, and says which, CorruptDataError if it is damaged.
     """
-    if read_facts(out / "model")["fingerprint"] != fingerprint:
-        raise UsageError(
-            f"{out / 'model'} was trained with other settings or data, or by a Foil that cut long texts otherwise; "
-            "choose another `out` or remove it"
-        )
+    facts = read_facts(out / "model")
+    if facts["fingerprint"] != fingerprint_of(settings, digest):
+        changed = what_changed(facts, made_of(settings, digest))
+        raise UsageError(f"{out / 'model'} was trained {changed}; choose another `out` or remove it")
     return PublishedModel(out / "model", check_model(out / "model"))

@@ -1,10 +1,10 @@
-"""`foil push`: sends a release to a hub or a bucket. `foil restore`: brings its withheld texts back."""
+"""`foil push`: sends a release or a model to a hub or a bucket. `foil restore`: brings its withheld texts back."""
 
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,43 +12,66 @@ from foil.cluster.commands.arguments import JsonOption
 from foil.cluster.terminal import print_json, say
 from foil.engine.errors import IncompleteRunError, UsageError
 
+if TYPE_CHECKING:
+    from foil.datasets_out.release.targets.target import ReleaseFile
+
+FACTS = "foil.json"
+"""What a model's folder has and a release's has not."""
+
 ReleaseArgument = Annotated[Path, typer.Argument(help="The folder of a release, as `foil export` wrote it.")]
 
 
 def push(
-    folder: ReleaseArgument,
-    target: Annotated[str, typer.Argument(help="A data set of the hub, ORG/NAME, or s3://BUCKET/PREFIX.")],
-    public: Annotated[bool, typer.Option("--public", help="Make a new data set of the hub public.")] = False,
+    folder: Annotated[Path, typer.Argument(help="A release, as `foil export` wrote it, or a model: OUT/model.")],
+    target: Annotated[str, typer.Argument(help="A data set or model of the hub, ORG/NAME, or s3://BUCKET/PREFIX.")],
+    public: Annotated[bool, typer.Option("--public", help="Make what is new on the hub public.")] = False,
     allow: Annotated[
         bool, typer.Option("--allow-nonredistributable", help="Send texts that may not be passed on.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a release to a Hugging Face hub or an S3 bucket. An interrupted push goes on where it ended.
+    """Send a release or a model to a Hugging Face hub or an S3 bucket. An interrupted push goes on where it ended.
 
     The hub is that of HF_ENDPOINT and HF_TOKEN, the bucket that of AWS_ENDPOINT_URL and AWS's keys.
     """
     from foil.cluster.extras import need
-    from foil.datasets_out.release.pushing import push as push_release
+    from foil.datasets_out.release import pushing
     from foil.datasets_out.release.targets.bucket import S3Prefix
     from foil.datasets_out.release.targets.hub import HubRepository
     from foil.datasets_out.release.targets.target import PushTarget
 
+    files = _model_files(folder) if (folder / FACTS).is_file() else None
     open_target: Callable[[], PushTarget]
     if target.startswith("s3://"):
         need("obstore", extra="cloud")
         open_target = partial(S3Prefix, target)
     elif target.count("/") == 1 and ":" not in target:
         need("huggingface_hub", extra="cloud")
-        open_target = partial(HubRepository, target, public=public)
+        open_target = partial(HubRepository, target, public=public, kind="model" if files else "dataset")
     else:
-        raise UsageError(f"{target!r} is no target; give a data set of the hub as ORG/NAME, or s3://BUCKET/PREFIX")
-    pushed = push_release(folder, open_target, allow_nonredistributable=allow)
+        raise UsageError(f"{target!r} is no target; give ORG/NAME of a data set or model, or s3://BUCKET/PREFIX")
+    pushed = (
+        pushing.push_files(files, open_target, last=("README.md", FACTS))
+        if files
+        else pushing.push(folder, open_target, allow_nonredistributable=allow)
+    )
     if as_json:
         print_json({"target": target, **asdict(pushed)})
         return
     say(f"{target} has all of {folder}: {pushed.sent:,} files sent ({pushed.bytes_sent / 1e6:.1f} MB), "
         f"{pushed.present:,} were there")  # fmt: skip
+
+
+def _model_files(folder: Path) -> "list[ReleaseFile]":
+    """All files of a published model. Raises CorruptDataError where one is not as it was published."""
+    from foil.datasets_out.release.targets.target import ReleaseFile
+    from foil.trainer.model.checksums import check_model, digests_of
+
+    check_model(folder)
+    return [
+        ReleaseFile(name, folder / name, (folder / name).stat().st_size, digest)
+        for name, digest in digests_of(folder).items()
+    ]
 
 
 def restore(

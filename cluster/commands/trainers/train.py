@@ -29,20 +29,20 @@ def train(
 ) -> None:
     """Train the job's embedder, or its reranker, on its committed topics; resumes by itself.
 
-    The model goes to OUT/model.
+    The model goes to OUT/model. A job of `out` and `train` alone trains on runs that exist.
     """
     from foil.cluster.extras import need
-    from foil.cluster.job import load_job
+    from foil.cluster.job import load_training_job
     from foil.cluster.training import train_job, train_settings
 
     need("sentence_transformers", extra="train")
-    job = load_job(job_file, overrides or [], out)
+    job = load_training_job(job_file, overrides or [], out)
     settings = train_settings(job_file, job)
     if export:
         need_onnx()
         if settings.reranker:
             raise UsageError("only embedders are exported; leave out `--export`, or `train.reranker`")
-    trained = train_job(job, settings, _command(job_file, overrides or []))
+    trained = train_job(job, settings, _command(job_file, overrides or [], out))
     if as_json:
         print_json({"model": str(trained.model), **trained.facts})
     from foil.trainer.model.card import DRAWINGS
@@ -55,6 +55,7 @@ def train(
         show_export(trained.model)
 
 
-def _command(job_file: Path, overrides: Sequence[str]) -> str:
+def _command(job_file: Path, overrides: Sequence[str], out: str | None) -> str:
     settings = [part for override in overrides for part in ("--set", override)]
-    return shlex.join(["foil", "train", str(job_file), *settings])
+    place = ["--out", out] if out else []
+    return shlex.join(["foil", "train", str(job_file), *place, *settings])

@@ -1,9 +1,9 @@
-"""A data set on a Hugging Face hub (`HF_ENDPOINT`, `HF_TOKEN`), by huggingface_hub."""
+"""A data set or a model on a Hugging Face hub (`HF_ENDPOINT`, `HF_TOKEN`), by huggingface_hub."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from foil.datasets_out.release.targets.target import ReleaseFile
 from foil.engine.errors import CommitError
@@ -15,23 +15,23 @@ _FILES_A_COMMIT = 50
 
 
 class HubRepository:
-    """The data set `name` (ORG/NAME), made if it is not there, private unless it is asked to be public."""
+    """The data set or model `name` (ORG/NAME), made if it is not there, private unless it is asked to be public."""
 
-    def __init__(self, name: str, *, public: bool) -> None:
+    def __init__(self, name: str, *, public: bool, kind: Literal["dataset", "model"] = "dataset") -> None:
         from huggingface_hub import HfApi
         from huggingface_hub.utils.tqdm import disable_progress_bars
 
         disable_progress_bars()
-        self._name = name
+        self._name, self._kind = name, kind
         self._api: HfApi = HfApi()
         with _told(name):
-            self._api.create_repo(name, repo_type="dataset", private=not public, exist_ok=True)
+            self._api.create_repo(name, repo_type=kind, private=not public, exist_ok=True)
 
     def present(self, files: Sequence[ReleaseFile]) -> set[str]:
         from huggingface_hub.hf_api import RepoFile
 
         with _told(self._name):
-            tree = list(self._api.list_repo_tree(self._name, repo_type="dataset", recursive=True))
+            tree = list(self._api.list_repo_tree(self._name, repo_type=self._kind, recursive=True))
         there = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
         return {file.name for file in files if file.name in there and _is_same(file, there[file.name])}
 
@@ -43,7 +43,7 @@ class HubRepository:
             operations = [CommitOperationAdd(file.name, str(file.path)) for file in part]
             with _told(self._name):
                 self._api.create_commit(
-                    self._name, operations, repo_type="dataset", commit_message=f"foil push: {len(part)} files"
+                    self._name, operations, repo_type=self._kind, commit_message=f"foil push: {len(part)} files"
                 )
 
 

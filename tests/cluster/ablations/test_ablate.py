@@ -227,4 +227,4 @@ def test_a_second_ablation_in_one_folder_is_refused(folder, tmp_path, capsys):
 def test_a_changed_level_in_the_folder_of_an_ablation_is_refused(folder, kept, tmp_path, capsys):
     factors = {**FACTORS, "loss": {"both": {}, "passages": {"train.loss.blocks": ["P", "IQ"]}}}
     assert run_command(app, ["ablate", str(write_ablation(tmp_path / "a.yaml", folder, factors=factors))]) == 2
-    assert "was trained with other settings or data" in capsys.readouterr().err
+    assert 'was trained with train.loss.blocks: ["P"], now ["P","IQ"]' in capsys.readouterr().err

@@ -36,7 +36,7 @@ def test_a_release_lies_on_the_hub_as_it_is_and_is_sent_once(folder):
         done = push(folder, "org/set", env)
         assert done.returncode == 0, done.stderr
         assert state.files["org/set"] == contents(folder)
-        assert state.private["org/set"]
+        assert (state.private["org/set"], state.kinds["org/set"]) == (True, "dataset")
         assert state.uploads == sum(len(data) >= LARGE for data in contents(folder).values()) > 0
         assert set(state.commits[-1]) == {"README.md", "checksums.sha256"}
         again = json.loads(push(folder, "org/set", env).stdout)

@@ -1,4 +1,4 @@
-"""A hub of data sets on loopback: the endpoints that a push needs, what they were sent, and faults to order."""
+"""A hub of data sets and models on loopback: endpoints that a push needs, what they were sent, faults to order."""
 
 import base64
 import hashlib
@@ -20,6 +20,7 @@ class HubState:
         self.files: dict[str, dict[str, bytes]] = {}
         self.objects: dict[str, bytes] = {}
         self.private: dict[str, bool] = {}
+        self.kinds: dict[str, str] = {}
         self.uploads = 0
         self.commits: list[list[str]] = []
         self.fail_commits = 0
@@ -52,7 +53,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: "HubServer"
 
     def do_GET(self) -> None:
-        if match := re.match(r"/api/datasets/([^/]+/[^/]+)/tree/main", self.path):
+        if match := re.match(r"/api/(?:datasets|models)/([^/]+/[^/]+)/tree/main", self.path):
             self._answer(self.server.state.tree(match[1]))
         else:
             self._answer({"error": self.path}, 404)
@@ -63,9 +64,10 @@ class _Handler(BaseHTTPRequestHandler):
             told = json.loads(body)
             name = f"{told['organization']}/{told['name']}" if told.get("organization") else told["name"]
             state.files.setdefault(name, {})
+            state.kinds.setdefault(name, told.get("type", "model"))
             state.private.setdefault(name, bool(told.get("private") or told.get("visibility") == "private"))
             self._answer({"url": f"{state.url}/datasets/{name}", "id": name})
-        elif re.match(r"/api/datasets/[^/]+/[^/]+/preupload/main", self.path):
+        elif re.match(r"/api/(?:datasets|models)/[^/]+/[^/]+/preupload/main", self.path):
             told = json.loads(body)["files"]
             modes = {file["path"]: "lfs" if file["size"] >= LARGE else "regular" for file in told}
             files = [{"path": path, "uploadMode": mode, "shouldIgnore": False} for path, mode in modes.items()]
@@ -74,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer({"errors": [], "warnings": []})
         elif self.path.endswith("/info/lfs/objects/batch"):
             self._answer(self._batch(json.loads(body)))
-        elif match := re.match(r"/api/datasets/([^/]+/[^/]+)/commit/main", self.path):
+        elif match := re.match(r"/api/(?:datasets|models)/([^/]+/[^/]+)/commit/main", self.path):
             if state.fail_commits:
                 state.fail_commits -= 1
                 self._answer({"error": "the storage is full"}, 400)

@@ -8,7 +8,7 @@ import torch
 
 from foil.engine.errors import CorruptDataError
 from foil.trainer.model.checkpoint import load_weights, publish, save_weights
-from foil.trainer.model.published_model import fingerprint_of, read_published_model
+from foil.trainer.model.published_model import read_published_model
 from foil.trainer.train.run.fit import train
 from tests.support.damage import flip_bit
 from tests.support.training import StoppedError, fitted, load, settings_for
@@ -79,15 +79,14 @@ def test_damaged_weights_of_a_measured_step_are_refused(bert, tmp_path):
 def test_a_published_model_is_checked(bert, view, tmp_path):
     settings = settings_for(bert, steps=2)
     model = train(settings, view, tmp_path).model
-    fingerprint = fingerprint_of(settings, view.digest)
     (model / "README.md").write_text("# Mine\n")  # a card may be edited
-    read_published_model(tmp_path, fingerprint)
+    read_published_model(tmp_path, settings, view.digest)
     whole = (model / "foil.json").read_text()
     (model / "foil.json").write_text(whole.replace('"blend": 1.0', '"blend": 0.5'))
     with pytest.raises(CorruptDataError, match=r"foil\.json has changed"):
-        read_published_model(tmp_path, fingerprint)
+        read_published_model(tmp_path, settings, view.digest)
     (model / "foil.json").write_text(whole)
     flip_bit(model / "model.safetensors")
-    for use in (lambda: read_published_model(tmp_path, fingerprint), lambda: load(model)):
+    for use in (lambda: read_published_model(tmp_path, settings, view.digest), lambda: load(model)):
         with pytest.raises(CorruptDataError, match=f"model.safetensors has changed.*remove {model}"):
             use()

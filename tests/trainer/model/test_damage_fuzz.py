@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foil.engine.errors import CorruptDataError, FoilError, UsageError
-from foil.trainer.model.checkpoint import load_state
+from foil.trainer.model.checkpoint import TrainingState, load_state
 from foil.trainer.model.published_model import fingerprint_of, read_published_model
 from foil.trainer.train.run.fit import make_optimiser, train
 from tests.support.fuzzing import fuzzed
@@ -61,7 +61,7 @@ def resume(bert, view):
     def resumed(folder: Path) -> int:
         model = load(bert)
         try:
-            return load_state(folder, fingerprint, model, make_optimiser(model, schedule)).step
+            return load_state(folder, TrainingState(0, fingerprint, []), model, make_optimiser(model, schedule)).step
         except (CorruptDataError, UsageError):  # an edited fingerprint is that of other settings
             return -1
 
@@ -71,11 +71,11 @@ def resume(bert, view):
 @pytest.fixture(scope="module")
 def use(bert, view):
     """Looks for the finished run in a folder and loads its model; gives the error's type."""
-    fingerprint = fingerprint_of(settings_for(bert, steps=2), view.digest)
+    settings = settings_for(bert, steps=2)
 
     def used(out: Path) -> type[FoilError] | None:
         try:
-            load(read_published_model(out, fingerprint).model)
+            load(read_published_model(out, settings, view.digest).model)
         except FoilError as error:
             return type(error)
         return None

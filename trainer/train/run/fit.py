@@ -14,7 +14,7 @@ import math
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -30,7 +30,7 @@ from foil.engine.storage.trees import remove
 from foil.trainer.model.checkpoint import DIVERGED, TrainingState, load_state, require_finite, save_state
 from foil.trainer.model.encoder import Encoder, MicroBatch, load_starting_encoder
 from foil.trainer.model.pair_scorer import PairScorer
-from foil.trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
+from foil.trainer.model.published_model import PublishedModel, fingerprint_of, made_of, read_published_model
 from foil.trainer.settings import RetentionSettings, ScheduleSettings, TrainSettings
 from foil.trainer.text_templates import TextForms
 from foil.trainer.train.data.collate import Batch, collate, make_contrast_pairs, reduce_to_plain, trim_group
@@ -51,7 +51,6 @@ def train(
 
     Raises UsageError if `out` holds another run, or if there are fewer topics than a batch takes.
     """
-    fingerprint = fingerprint_of(settings, view.digest)
     if not (out / "model").exists():
         result = fit_and_validate(settings, view, out, callbacks)
         if rank_and_workers()[0] == 0:
@@ -59,7 +58,7 @@ def train(
     barrier()
     if rank_and_workers()[0] == 0:
         remove(out / "checkpoints")
-    return read_published_model(out, fingerprint)
+    return read_published_model(out, settings, view.digest)
 
 
 def fit_and_validate(
@@ -171,7 +170,8 @@ def run_steps(
     schedule, model = settings.schedule.with_steps_for(len(view.partitions("train"))), learner.model
     freeze(model.train(), settings.retention)
     optimiser = make_optimiser(model, schedule)
-    state = load_state(checkpoints, fingerprint_of(settings, view.digest), model, optimiser)
+    fresh = TrainingState(0, fingerprint_of(settings, view.digest), [], made_of(settings, view.digest))
+    state = load_state(checkpoints, fresh, model, optimiser)
     rank = rank_and_workers()[0]
     hooks.on_weights(state.step, model)
     for step in range(state.step, schedule.steps):
@@ -185,7 +185,7 @@ def run_steps(
         is_saved = (step + 1) % settings.checkpoint_steps == 0 or step + 1 == schedule.steps
         if is_saved:
             require_finite(model, f"after step {step + 1}")
-        state = TrainingState(step + 1, state.fingerprint, [*state.losses, loss])
+        state = replace(state, step=step + 1, losses=[*state.losses, loss])
         speeds, epoch = timer.speeds(schedule.topics_per_batch), learner.batches.epoch(step)
         hooks.on_step(LogRow(state.step, epoch, loss, rate, gradient_norm, *speeds, equal_scores_loss))
         hooks.on_weights(state.step, model)

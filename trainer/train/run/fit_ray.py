@@ -31,7 +31,7 @@ from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from foil.datasets_out.training.training_view import TrainingView
 from foil.engine.errors import RunFailedError, TrainingDivergedError
-from foil.trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
+from foil.trainer.model.published_model import PublishedModel, read_published_model
 from foil.trainer.settings import TrainSettings
 from foil.trainer.train.run.fit import fit_and_validate, open_validation, train
 from foil.trainer.train.run.logs import read_rows
@@ -50,9 +50,9 @@ def train_on_ray(
     `callbacks` run in this process, a moment after the logs are written. Raises RunFailedError with the first worker's
     error if the pool failed more often than `settings.max_failures`, TrainingDivergedError as `fit` does.
     """
-    out, fingerprint = out.resolve(), fingerprint_of(settings, view.digest)
+    out = out.resolve()
     if (out / "model").exists():
-        return read_published_model(out, fingerprint)
+        return read_published_model(out, settings, view.digest)
     validation = open_validation(settings, view, out)
     if not ray.is_initialized():
         _start_ray(settings.workers)
@@ -81,7 +81,7 @@ def train_on_ray(
         raise TrainingDivergedError(result.return_value)
     task: Any = ray.remote(num_cpus=1, num_gpus=int(use_gpu))(train)
     ray.get(task.remote(settings, view, out, command))
-    return read_published_model(out, fingerprint)
+    return read_published_model(out, settings, view.digest)
 
 
 @contextmanager

@@ -57,15 +57,15 @@ def train_reranker(
     settings: TrainSettings, view: TrainingView, out: Path, command: str = "", callbacks: Callbacks = NO_CALLBACKS
 ) -> PublishedModel:
     """Trains (or resumes, or finds done) and publishes `out/model`; raises as `fit.train` does."""
-    fingerprint = fingerprint_of(settings, view.digest)
     if not (out / "model").exists():
+        fingerprint = fingerprint_of(settings, view.digest)
         scorer, folder = load_starting_scorer(settings), out / "checkpoints" / f"dev-{fingerprint[:12]}"
         validation = Validation(folder, settings, view, load_starting_scorer, measure_reranker)
         monitor = Monitor(validation, out / "logs", callbacks, settings.checkpoint_steps)
         losses = fit_reranker(scorer, settings, view, out / "checkpoints", monitor)
         _publish(_FittedReranker(scorer, losses, validation, monitor), settings, view, out, command)
     remove(out / "checkpoints")
-    return read_published_model(out, fingerprint)
+    return read_published_model(out, settings, view.digest)
 
 
 def fit_reranker(

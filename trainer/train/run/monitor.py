@@ -6,7 +6,7 @@
 The first worker writes; the others take part where all workers must.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,20 @@ class Callbacks:
 
 
 NO_CALLBACKS = Callbacks()
+
+
+def together(callbacks: Sequence[Callbacks]) -> Callbacks:
+    """One that calls each of them, in their order."""
+
+    def on_step(row: LogRow) -> None:
+        for each in callbacks:
+            each.on_step(row)
+
+    def on_measured(measurement: Measurement) -> None:
+        for each in callbacks:
+            each.on_measured(measurement)
+
+    return Callbacks(on_step, on_measured)
 
 
 class Monitor:

@@ -22,7 +22,7 @@ from foil.trainer.model.card import DRAWINGS, model_card
 from foil.trainer.model.checkpoint import blend_weights, publish, put_weights, require_finite, weights
 from foil.trainer.model.checksums import FACTS, digests_of, sealed
 from foil.trainer.model.encoder import Encoder, save_encoder
-from foil.trainer.model.published_model import fingerprint_of
+from foil.trainer.model.published_model import fingerprint_of, made_of
 from foil.trainer.model.two_encoders import ROUTES
 from foil.trainer.settings import TrainSettings
 from foil.trainer.train.run.blend import BlendPoint, base_weights, choose_share, draw_curve, measure_blends
@@ -86,7 +86,7 @@ def facts_of_run(
     """What foil.json says of a run, whatever it trained."""
     return {
         "fingerprint": fingerprint_of(settings, view.digest),
-        "snapshot": view.digest,
+        **made_of(settings, view.digest),
         "sources": [
             {**source.facts(), "topics": len(topics)}
             for source, topics in zip(view.sources, view.members("train"), strict=True)
@@ -96,7 +96,6 @@ def facts_of_run(
         "data": view.facts,
         "licences": view.licences(),
         "losses": losses,
-        "settings": settings.model_dump(mode="json"),
     }
 
 

@@ -19,6 +19,7 @@ from foil.trainer.evaluate.systems.embedder import LocalEncoder
 from foil.trainer.evaluate.systems.system import SystemSettings
 from foil.trainer.model.checkpoint import TrainingState, blend_weights, load_state, publish, save_state, weights
 from foil.trainer.model.packing import micro_batches
+from foil.trainer.model.published_model import made_of
 from foil.trainer.settings import LossSettings, RetentionSettings, ScheduleSettings
 from foil.trainer.text_templates import template_named
 from foil.trainer.train.data.collate import collate, find_negatives, reduce_to_plain
@@ -213,24 +214,30 @@ def test_an_unfinished_checkpoint_is_never_loaded(bert, tmp_path):
 
     with pytest.raises(StoppedError):
         publish(tmp_path / "step-00000004", torn)
-    assert load_state(tmp_path, "f", model, optimiser).step == 2
+    assert load_state(tmp_path, TrainingState(0, "f", []), model, optimiser).step == 2
 
 
 def test_checkpoints_of_other_settings_are_refused_and_broken_ones_named(bert, tmp_path):
     model = load(bert)
     optimiser = make_optimiser(model, ScheduleSettings())
-    save_state(tmp_path, TrainingState(2, "f", [1.0, 2.0]), model, optimiser)
-    with pytest.raises(UsageError, match="other settings or data"):
-        load_state(tmp_path, "g", model, optimiser)
+    settings, other = settings_for(bert), settings_for(bert, steps=77)
+    save_state(tmp_path, TrainingState(2, "f", [1.0, 2.0], made_of(settings, "d" * 64)), model, optimiser)
+    for now, named in (
+        (made_of(other, "d" * 64), r"train\.schedule\.steps: \d+, now 77; remove it"),
+        (made_of(settings, "e" * 64), r"other data \(digest dddddddddddd, now eeeeeeeeeeee\)"),
+        (made_of(settings, "d" * 64), "cut long texts otherwise"),
+    ):
+        with pytest.raises(UsageError, match=named):
+            load_state(tmp_path, TrainingState(0, "g", [], now), model, optimiser)
     (tmp_path / "step-00000002" / "moments.safetensors").write_bytes(b"short")
     with pytest.raises(CorruptDataError, match=r"no checkpoint in .* is whole \(step-00000002\)"):
-        load_state(tmp_path, "f", model, optimiser)
+        load_state(tmp_path, TrainingState(0, "f", []), model, optimiser)
 
 
 def test_a_second_run_finds_the_first_and_another_one_is_refused(bert, view, tmp_path):
     first = train(settings_for(bert, steps=2), view, tmp_path)
     assert train(settings_for(bert, steps=2), view, tmp_path).facts == first.facts
-    with pytest.raises(UsageError, match="trained with other settings or data"):
+    with pytest.raises(UsageError, match=r"trained with train\.schedule\.steps: 2, now 3; choose another"):
         train(settings_for(bert, steps=3), view, tmp_path)
 
 

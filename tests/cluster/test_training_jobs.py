@@ -1,0 +1,129 @@
+"""Training as trainers know it: jobs of `out` and `train`, progress, near keys, watchers in Python, pushed models."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import foil
+from foil.cluster.mistakes import unknown_key
+from foil.trainer.argument_names import NAMES
+from foil.trainer.settings import TrainSettings
+from tests.support.commands import foil as run_foil
+from tests.support.models.hub_server import hub
+from tests.support.paths import REPO
+from tests.support.trainer_world import commit, tiny_bert, topic
+
+JOB = """out: {out}
+train:
+  base: {base}
+  data: [{{run: {run}}}]
+  schedule: {{steps: 3, topics_per_batch: 6}}
+  loss: {{temperature: 0.04}}
+  encode: {{max_tokens: 64}}
+  validation: {{topics: 4}}
+  retention: {{drawn_shares: []}}
+evaluate: {{resamples: 100}}
+"""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory) -> Path:
+    """A job that only trains, on a run that exists."""
+    folder = tmp_path_factory.mktemp("training")
+    run, base = commit(folder / "run", [topic(number) for number in range(40)]), tiny_bert(folder / "bert")
+    path = folder / "train.yaml"
+    path.write_text(JOB.format(out=folder / "out", base=base, run=run))
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(job):
+    return run_foil("train", job, "--out", job.parent / "made")
+
+
+@pytest.mark.slow
+def test_a_job_of_out_and_train_alone_trains_and_is_measured(job, trained):
+    made = job.parent / "made"
+    assert trained.returncode == 0, trained.stderr
+    measured = run_foil("evaluate", job, "--out", made, "--json")
+    assert (measured.returncode, "both_views" in json.loads(measured.stdout)) == (0, True), measured.stderr
+    refused = run_foil("run", job)
+    assert (refused.returncode, "the key 'seeds' is missing" in refused.stderr) == (2, True), refused.stderr
+
+
+@pytest.mark.slow
+def test_its_progress_shows_loss_rate_and_time_left(trained):
+    first, last = (line for line in trained.stderr.splitlines() if line.startswith("step "))
+    assert re.fullmatch(r"step 1/3  loss \d+\.\d{3}  rate \d\.\de-\d\d  \d+\.\d topics/s, \d+ s left", first)
+    assert re.fullmatch(r"step 3/3  loss \d+\.\d{3}  rate \d\.\de-\d\d  \d+\.\d topics/s", last)
+
+
+@pytest.mark.slow
+def test_its_card_says_with_what_it_was_trained(job, trained):
+    card = (job.parent / "made" / "model" / "README.md").read_text()
+    assert "multivariate over P, I, temperature 0.04" in card
+    assert "| Learning rate | 0.0001, 6 steps of warm-up, cosine decay |" in card
+    assert f"`foil train {job} --out {job.parent / 'made'}`" in card
+
+
+@pytest.mark.slow
+def test_other_settings_are_refused_by_their_names(job, trained):
+    other = run_foil("train", job, "--out", job.parent / "made", "--set", "train.loss.temperature=0.1")
+    words = " ".join(other.stderr.split())
+    assert (other.returncode, "train.loss.temperature: 0.04, now 0.1; choose another" in words) == (2, True), words
+
+
+@pytest.mark.slow
+def test_a_model_is_pushed_as_a_model(job, trained):
+    model = job.parent / "made" / "model"
+    with hub() as state:
+        env = {"HF_ENDPOINT": state.url, "HF_TOKEN": "hf_test", "HF_HUB_DISABLE_XET": "1"}
+        done = run_foil("push", model, "org/embedder", env=env)
+        assert done.returncode == 0, done.stderr
+        files = {path.relative_to(model).as_posix() for path in model.rglob("*") if path.is_file()}
+        assert set(state.files["org/embedder"]) == files
+        assert set(state.commits[-1]) == {"README.md", "foil.json"}
+        assert state.kinds == {"org/embedder": "model"}
+
+
+@pytest.mark.slow
+def test_python_watches_each_step_and_each_measurement(job, tmp_path):
+    own = tmp_path / "train.yaml"
+    own.write_text(re.sub("^out: .*", f"out: {tmp_path / 'out'}", job.read_text()))
+    steps, measured = [], []
+    foil.train(own, on_step=steps.append, on_measured=measured.append)
+    assert [row.step for row in steps] == [1, 2, 3]
+    assert all(row.loss > 0 and row.learning_rate >= 0 for row in steps)
+    assert [measurement.step for measurement in measured] == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (("schedule", "batch_size"), "did you mean schedule.topics_per_batch? ScheduleSettings has steps, epochs"),
+        (("learning_rate",), "did you mean schedule.learning_rate? TrainSettings has preset, base"),
+        (("schedule", "learning_rates"), "did you mean schedule.learning_rate?"),
+        (("lr",), "did you mean schedule.learning_rate?"),
+        (("model", "matryoshka_dims"), "did you mean model.matryoshka?"),
+        (("zebra",), "unknown key; TrainSettings has"),
+    ],
+)
+def test_an_unknown_key_of_a_training_names_the_nearest(place, words):
+    assert words in unknown_key(TrainSettings, place)
+
+
+def test_a_job_file_says_what_comes_nearest(job):
+    refused = run_foil("train", job, "--set", "train.schedule.batch_size=8")
+    assert (refused.returncode, "did you mean schedule.topics_per_batch?" in refused.stderr) == (2, True)
+
+
+def test_the_page_of_arguments_has_every_name_and_each_key_is_there():
+    page = (REPO / "docs" / "arguments.md").read_text()
+    for name, key in NAMES.items():
+        section = TrainSettings
+        for step in key.split("."):
+            assert step in section.model_fields, key
+            section = section.model_fields[step].annotation
+        assert re.search(rf"\| [^|\n]*`{name}`[^|\n]* \| `train\.{re.escape(key)}` \|", page), name
