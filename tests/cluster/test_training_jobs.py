@@ -76,6 +76,19 @@ def test_other_settings_are_refused_by_their_names(job, trained):
 
 
 @pytest.mark.slow
+def test_more_steps_go_on_from_the_published_weights(job, trained):
+    model, more = job.parent / "made" / "model", job.parent / "more"
+    refused = run_foil("train", job, "--out", job.parent / "made", "--set", "train.schedule.steps=5")
+    assert f"train.schedule.steps: 3, now 5; choose another `out` (to go on from it, with `train.base={model}`)" in (
+        " ".join(refused.stderr.split())
+    )
+    done = run_foil("train", job, "--out", more, "--set", f"train.base={model}", "--set", "train.schedule.steps=2")
+    assert done.returncode == 0, done.stderr
+    first, second = (json.loads((out / "model" / "foil.json").read_text()) for out in (job.parent / "made", more))
+    assert second["validations"][0]["means"] == pytest.approx(first["validations"][-1]["means"], abs=1e-6)
+
+
+@pytest.mark.slow
 def test_a_model_is_pushed_as_a_model(job, trained):
     model = job.parent / "made" / "model"
     with hub() as state:

@@ -91,6 +91,9 @@ def read_published_model(out: Path, settings: TrainSettings, digest: str) -> Pub
     """
     facts = read_facts(out / "model")
     if facts["fingerprint"] != fingerprint_of(settings, digest):
-        changed = what_changed(facts, made_of(settings, digest))
-        raise UsageError(f"{out / 'model'} was trained {changed}; choose another `out` or remove it")
+        model, changed = out / "model", what_changed(facts, made_of(settings, digest))
+        raise UsageError(
+            f"{model} was trained {changed}; choose another `out` (to go on from it, with `train.base={model}`) or "
+            "remove it"
+        )
     return PublishedModel(out / "model", check_model(out / "model"))

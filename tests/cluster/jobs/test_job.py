@@ -47,7 +47,10 @@ def test_every_example_job_is_valid(path):
         (GOOD + "sedes: 1\n", r"job\.yaml:5: sedes: unknown key 'sedes'; a job has seeds, recipe"),
         (GOOD.replace("seeds: 10", "seeds: ten"), r"job\.yaml:4: limits\.seeds: .*integer.*found 'ten'"),
         (GOOD.replace("seeds: 10", "seeds: 0"), r"job\.yaml:4: limits\.seeds: .*greater than or equal to 1; found 0"),
-        (GOOD.replace("seeds: 10", "sedes: 10"), r"job\.yaml:4: limits\.sedes: unknown key; did you mean seeds\? Limits has seeds, "),
+        (
+            GOOD.replace("seeds: 10", "sedes: 10"),
+            r"job\.yaml:4: limits\.sedes: unknown key; did you mean seeds\? Limits has seeds, ",
+        ),
         (GOOD.replace("python_docs", "msmarko"), r"job\.yaml:1: seeds: kind 'msmarko' is not known; use one of "),
         (
             GOOD + "models: {writer: {kind: gpt}}\n",
