@@ -32,6 +32,9 @@ from foil.engine.topic import Judgment, Seed, Topic, Verdict
 from foil.prompts.recipes.stored import pack_topics, unpack_topics
 from foil.validators.catalog import VALIDATORS
 
+_REVERSALS = {("judge_relevance", "edit", "positive_lost"), ("judge_demands", "edit", "negative_is_relevant")}
+"""Verdicts by which a judge reversed a label, where the topic still has it."""
+
 
 class StoredTopicsSettings(Settings):
     """Which run."""
@@ -125,7 +128,7 @@ def _unjudged(topic: Topic) -> Iterator[Judgment]:
     reversed_labels = {
         (json.loads(verdict.evidence)["intent"], verdict.scope)
         for verdict in topic.verdicts
-        if (verdict.validator, verdict.outcome, verdict.reason) == ("judge_relevance", "edit", "positive_lost")
+        if (verdict.validator, verdict.outcome, verdict.reason) in _REVERSALS
     }
     for label in topic.judgments:
         if not label.judge.startswith("judge:"):

@@ -7,9 +7,10 @@ A writer gives the questions with its instruction (prompts.demands); an instruct
 Prompts begin with the passage, so that a prefix cache pays for it once. Questions are asked until the product is under
 `drop`, since it only falls. lab/2026-11-26-judges.md compares questions with whole instructions.
 
-A label that falls leaves the matrix, with a verdict that says why; an intent without a relevant passage and a passage
-without a label go with it. The topic is rejected only where nothing is left to learn from an instruction: under none is
-there both a relevant passage and one that answers the query and is not relevant.
+A label that falls leaves the matrix, or is turned or marked as the settings say, with a verdict that says why; an
+intent without a relevant passage and a passage without a label go with it. The topic is rejected only where nothing is
+left to learn from an instruction: under none is there both a relevant passage and one that answers the query and is not
+relevant.
 
 Small models say true too often, and by how much differs between models: `neutral` takes that out, and `keep` and `drop`
 follow from labels of people. `foil calibrate` finds all three. `compare` takes it out of each demand by itself, since
@@ -23,7 +24,6 @@ What the corpus says of the bare query is taken as given. A label by constructio
 its votes. Price: a request of one word for each query, demand and ban of a passage, and judge.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from pydantic import Field, model_validator
 
 from foil.engine.errors import RefusedRequestError, UsageError
 from foil.engine.protocols import Ask, Cost, Prompt
-from foil.engine.topic import Intent, IntentRole, Judgment, Passage, Topic, Verdict
+from foil.engine.topic import Intent, IntentRole, Judgment, Outcome, Passage, Topic, Verdict
 from foil.prompts.constraints.constraint import full_text
 from foil.prompts.demands import demands_of
 from foil.prompts.judge_answers import TrueFalse
@@ -42,7 +42,7 @@ from foil.prompts.render import PromptTemplate, load
 from foil.prompts.sampling import judging
 from foil.prompts.untrusted_text import inert, nonce
 from foil.validators.judges.canaries import CanaryMonitor
-from foil.validators.judges.logprobs import probability_of_yes
+from foil.validators.judges.logprobs import mean_of_odds, probability_of_yes
 from foil.validators.judges.panel import QUERY_CHARS, AskedJudges, JudgeSettings, panel_fingerprint
 from foil.validators.judges.votes import NONE, TIE, UNREADABLE, Vote, VoteCount, VoteSlot
 from foil.validators.verdicts import pass_verdicts, reject_verdict
@@ -54,9 +54,9 @@ _PARTING: tuple[IntentRole, ...] = ("instructed", "dual", "reversed", "poisoned_
 """Intents whose instruction parts passages that all answer their query."""
 _ANSWER_TOKENS = 3
 _LOGPROBS = MappingProxyType({"logprobs": True, "top_logprobs": 20})
+FALSE_NEGATIVE, DOUBTFUL_POSITIVE = "negative_is_relevant", "positive_not_relevant"
+"""Reasons for which a label does not stand."""
 _QUERY = "answers the query"
-_SURE = 1e-4
-"""How near to 0 and 1 a probability may be where a mean is taken."""
 _INPUTS = frozenset({"code", "passage", "query", "instruction", "question"})
 """What a template may name."""
 
@@ -79,6 +79,18 @@ class JudgeDemandsSettings(JudgeSettings):
     )
     unsure: Literal["keep", "drop"] = Field(default="keep", description="what becomes of labels between the two")
     logprobs: bool = Field(default=True, description="whether P(true) is asked for; without, an answer counts 0 or 1")
+    false_negatives: Literal["drop", "turn", "keep"] = Field(
+        default="drop", description="what becomes of a -1 that counts as relevant; `turn` makes it a +1"
+    )
+    doubtful_positives: Literal["drop", "mark"] = Field(
+        default="drop", description="what becomes of a +1 that counts as not relevant; `mark` keeps it, with a verdict"
+    )
+    as_positives: bool = Field(
+        default=False, description="a -1 counts as relevant only from the least P(relevant) of its intent's +1 on"
+    )
+    contrast: bool = Field(
+        default=True, description="whether a topic is rejected under none of whose instructions passages part"
+    )
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -136,13 +148,6 @@ def shifted(probability: float, neutral: float) -> float:
     """
     yes, no = probability * (1 - neutral), (1 - probability) * neutral
     return yes / (yes + no)
-
-
-def _mean_of_odds(probabilities: Sequence[float]) -> float:
-    """The probability whose log odds are the mean of theirs."""
-    clipped = [min(max(each, _SURE), 1 - _SURE) for each in probabilities]
-    mean = sum(math.log(each / (1 - each)) for each in clipped) / len(clipped)
-    return 1 / (1 + math.exp(-mean))
 
 
 class JudgeDemands:
@@ -245,7 +250,7 @@ class DemandJudges(AskedJudges):
         peers = [peer for peer in self._topic.passages if (intent.id, peer.id) in self._labelled]
         probabilities = [await self._probability(intent, peer, question, slot) for peer in peers]
         readable = [each for each in probabilities if each is not None]
-        return shifted(own, _mean_of_odds(readable)) if len(readable) > 1 else own
+        return shifted(own, mean_of_odds(readable)) if len(readable) > 1 else own
 
     async def _probability(self, intent: Intent, passage: Passage, question: Asked, slot: VoteSlot) -> float | None:
         """P(true), by logprobs or else by the answer; None where the reply says neither."""
@@ -291,6 +296,7 @@ class _CellReview:
         self._settings, self._topic, self._judges = settings, topic, judges
         self.verdicts: list[Verdict] = []
         self._labels = {(label.passage_id, label.intent_id): label for label in topic.judgments}
+        self._least: dict[str, float] = {}  # P(relevant) of an intent's positives, which stand first in a set
 
     async def run(self) -> None:
         """Asks about every label, a passage's one after the other, and then looks at what is left."""
@@ -300,7 +306,7 @@ class _CellReview:
                 if label and not self._judges.is_given(intent, label):
                     await self._review(passage, intent, label)
         self._drop_unserved()
-        parting = [intent for intent in self._topic.intents if intent.role in _PARTING]
+        parting = [intent for intent in self._topic.intents if self._settings.contrast and intent.role in _PARTING]
         if parting and not any(map(self._parts, parting)):
             lost = len(self._topic.judgments) - len(self._labels)
             evidence = (
@@ -321,19 +327,32 @@ class _CellReview:
         )
 
     async def _review(self, passage: Passage, intent: Intent, label: Judgment) -> None:
-        """Keeps the label, as the judge's own where nobody had judged it before, or takes it out of the matrix."""
+        """Keeps the label, as the judge's own where nobody had judged it before, or does as the settings say."""
         count = await self._judges.rate(intent, passage)
+        if label.relevance > 0 and _scores(count):
+            self._least[intent.id] = min(count.score, self._least.get(intent.id, 1))
         reason = self._failure(count, label)
-        if reason:
-            del self._labels[passage.id, intent.id]
-            sign = "relevant" if label.relevance > 0 else "not relevant"
-            why = f"the label says {sign}; P(relevant) is {count.score:.2f}" if _scores(count) else "no readable answer"
-            self.verdicts.append(self._judges.verdict(count, passage.id, "edit", reason, why=why))
+        judged = replace(label, judge=self._judges.label_source(count), votes=count.votes_on(passage.id))
+        if not reason:
+            if label.judge in _UNREVIEWED and _scores(count):
+                self._labels[passage.id, intent.id] = judged
+            self.verdicts.append(self._judges.verdict(count, passage.id))
             return
-        if label.judge in _UNREVIEWED and _scores(count):
-            judge, votes = self._judges.label_source(count), count.votes_on(passage.id)
-            self._labels[passage.id, intent.id] = replace(label, judge=judge, votes=votes)
-        self.verdicts.append(self._judges.verdict(count, passage.id))
+        fate = self._fate(reason)
+        if fate == "drop":
+            del self._labels[passage.id, intent.id]
+        elif fate == "turn":
+            self._labels[passage.id, intent.id] = replace(judged, relevance=1)
+        outcome: Outcome = "edit" if fate in ("drop", "turn") else "pass"
+        sign = "relevant" if label.relevance > 0 else "not relevant"
+        why = f"the label says {sign}; P(relevant) is {count.score:.2f}" if _scores(count) else "no readable answer"
+        self.verdicts.append(self._judges.verdict(count, passage.id, outcome, reason, why=why))
+
+    def _fate(self, reason: str) -> str:
+        """What the settings say of a label that does not stand."""
+        settings = self._settings
+        fates = {FALSE_NEGATIVE: settings.false_negatives, DOUBTFUL_POSITIVE: settings.doubtful_positives}
+        return fates.get(reason, "drop")
 
     def _failure(self, count: VoteCount, label: Judgment) -> str:
         """The reason for which a label goes, or ""."""
@@ -345,7 +364,9 @@ class _CellReview:
         relevant = probability >= settings.keep
         if relevant == (label.relevance > 0):
             return ""
-        return "negative_is_relevant" if relevant else "positive_not_relevant"
+        if relevant and settings.as_positives and probability < self._least.get(label.intent_id, 0):
+            return ""
+        return FALSE_NEGATIVE if relevant else DOUBTFUL_POSITIVE
 
     def _drop_unserved(self) -> None:
         """Drops each intent that has lost its last relevant passage, with the labels that it has left."""

@@ -1,7 +1,7 @@
 """Reads P(true) from the logprobs of a reply, in the form of OpenAI's chat completions."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
@@ -24,6 +24,10 @@ class _AnswerToken(_Token):
 
 class _Logprobs(BaseModel):
     content: list[_AnswerToken]
+
+
+_SURE = 1e-4
+"""How near to 0 and 1 a probability may be where a mean is taken."""
 
 
 def probability_of_true(logprobs: Any) -> float | None:
@@ -76,3 +80,10 @@ def _probability(word: str, listed: Mapping[str, float], rest: float) -> float:
 
 def _word(token: str) -> str:
     return token.strip(_AROUND).lower()
+
+
+def mean_of_odds(probabilities: Sequence[float]) -> float:
+    """The probability whose log odds are the mean of theirs."""
+    clipped = [min(max(each, _SURE), 1 - _SURE) for each in probabilities]
+    mean = sum(math.log(each / (1 - each)) for each in clipped) / len(clipped)
+    return 1 / (1 + math.exp(-mean))

@@ -1,0 +1,209 @@
+"""`foil relabel`: a training set of others through a judge, and out again without its false negatives."""
+
+import csv
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from foil.datasets_out.release.row_files import read_rows_of
+from foil.engine.flow.journal_reading import possibly_paid_twice
+from foil.engine.storage.opening import open_store
+from tests.support.commands import calls_sent, foil
+from tests.support.models.character import Character
+from tests.support.models.fault_server import serving
+from tests.support.small_parts import digest
+from tests.support.topics.trades import trade_rows
+
+JOB = """\
+models: {{writer: {{kind: hosted, model: in-character, url: "{url}"}}}}
+validators: [{{kind: judge_demands, canaries: {{share: 0}}}}]
+"""
+ROWS = trade_rows()[:12]
+QUERIES = [row["query"] for row in ROWS]
+GOOD = [row["positives"][0]["text"] for row in ROWS]
+FALSE = [row["positives"][1]["text"] for row in ROWS]
+"""Answers too, which every set has among its negatives."""
+BAD = [[negative["text"] for negative in row["negatives"]] for row in ROWS]
+
+
+def negatives(i):
+    """Two, or three with a false one in every third row."""
+    return [BAD[i][0], FALSE[i], BAD[i][1]] if i % 3 == 0 else BAD[i]
+
+
+def flag_rows():
+    return [{"query": query, "pos": [GOOD[i]], "neg": negatives(i), "weight": i / 4} for i, query in enumerate(QUERIES)]
+
+
+def tevatron_rows():
+    def passages(texts):
+        return [{"docid": text[:9], "title": "", "text": text} for text in texts]
+
+    return [
+        {"query_id": str(i), "query": query, "positive_passages": passages([GOOD[i]]),
+         "negative_passages": passages(negatives(i))}
+        for i, query in enumerate(QUERIES)
+    ]  # fmt: skip
+
+
+def triplets():
+    return [
+        {"anchor": query, "positive": GOOD[i], "negative": text}
+        for i, query in enumerate(QUERIES)
+        for text in negatives(i)
+    ]
+
+
+def write(path, rows):
+    """A file in the form that its name says."""
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        with path.open("w", newline="") as file:
+            form = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if path.suffix == ".tsv" else {}
+            writer = csv.DictWriter(file, rows[0], lineterminator="\n", **form)
+            writer.writeheader()
+            writer.writerows(rows)
+    return path
+
+
+def read(path):
+    if path.suffix != ".csv":
+        return list(read_rows_of(path))
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def fates(into):
+    return list(read_rows_of(into / "passages.jsonl"))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with serving(answer=Character()) as server:
+        job = tmp_path_factory.mktemp("job") / "job.yaml"
+        job.write_text(JOB.format(url=server.url))
+        yield server, job
+
+
+def relabel(served, path, into, *more):
+    ended = foil("relabel", path, into, "--job", served[1], *more)
+    assert ended.returncode == 0, ended.stderr
+    return ended
+
+
+def test_lists_lose_their_false_negatives_and_nothing_else(served, tmp_path):
+    rows = flag_rows()
+    ended = relabel(served, write(tmp_path / "set.jsonl", rows), tmp_path / "into", "--json")
+    after = read(tmp_path / "into" / "set" / "set.jsonl")
+    assert after == [{**row, "neg": BAD[i]} for i, row in enumerate(rows)]
+    assert json.loads(ended.stdout.splitlines()[-1])["passages"] == {"kept": 36, "dropped": 4}
+    dropped = [fate for fate in fates(tmp_path / "into") if fate["done"] == "dropped"]
+    assert [(fate["line"], fate["column"], fate["place"]) for fate in dropped] == [(n, "neg", 1) for n in (1, 4, 7, 10)]
+    assert all(fate["probability"] >= 0.5 and fate["reason"] == "negative_is_relevant" for fate in dropped)
+    why = foil("why", tmp_path / "into" / "run", dropped[0]["topic"])
+    assert "negative_is_relevant" in why.stdout
+    assert foil("verify", tmp_path / "into" / "run").returncode == 0
+
+
+def test_records_of_parquet_are_turned_and_its_columns_stay(served, tmp_path):
+    path = write(tmp_path / "set.parquet", tevatron_rows())
+    relabel(served, path, tmp_path / "into", "--false-negatives", "turn")
+    after = tmp_path / "into" / "set" / "set.parquet"
+    assert pq.read_schema(after).names == pq.read_schema(path).names
+    for i, row in enumerate(read(after)):
+        assert [each["text"] for each in row["positive_passages"]] == [GOOD[i], *([FALSE[i]] if i % 3 == 0 else [])]
+        assert [each["text"] for each in row["negative_passages"]] == BAD[i]
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".csv"])
+def test_triplets_of_one_query_are_judged_once_and_a_turned_one_makes_rows(served, tmp_path, ending):
+    path, before = write(tmp_path / f"set{ending}", triplets()), calls_sent(served[0])
+    relabel(served, path, tmp_path / "into", "--false-negatives", "turn")
+    assert calls_sent(served[0]) - before == 12 * 3 + 4
+    after = read(tmp_path / "into" / "set" / path.name)
+    first = [(row["positive"], row["negative"]) for row in after if row["anchor"] == QUERIES[0]]
+    assert first == [(GOOD[0], BAD[0][0]), (GOOD[0], BAD[0][1]), (FALSE[0], BAD[0][0]), (GOOD[0], BAD[0][1])]
+
+
+def test_a_row_of_fixed_columns_repeats_a_negative_in_place_of_a_lost_one(served, tmp_path):
+    rows = [{"q": QUERIES[0], "yes": GOOD[0], "no_1": FALSE[0], "no_2": BAD[0][0], "no_3": BAD[0][1]},
+            {"q": QUERIES[1], "yes": GOOD[1], "no_1": FALSE[1], "no_2": "", "no_3": ""},
+            {"q": "", "yes": GOOD[1], "no_1": BAD[1][0], "no_2": "", "no_3": ""}]  # fmt: skip
+    columns = "{query: q, positives: [yes], negatives: [no_1, no_2, no_3]}"
+    ended = relabel(served, write(tmp_path / "set.csv", rows), tmp_path / "into", "--columns", columns)
+    assert read(tmp_path / "into" / "set" / "set.csv") == [{**rows[0], "no_1": BAD[0][0]}]
+    assert "1 bad records were skipped" in ended.stdout
+    assert [fate["reason"] for fate in fates(tmp_path / "into")][-2:] == ["no_negative_left", "negative_is_relevant"]
+
+
+def test_a_doubtful_positive_is_marked_or_takes_its_row_along(served, tmp_path):
+    rows = [{"query": QUERIES[0], "pos": [BAD[1][0]], "neg": BAD[0]}, *flag_rows()[1:3]]
+    path = write(tmp_path / "set.jsonl", rows)
+    relabel(served, path, tmp_path / "marked")
+    assert read(tmp_path / "marked" / "set" / "set.jsonl") == rows
+    assert fates(tmp_path / "marked")[0]["done"] == "marked"
+    relabel(served, path, tmp_path / "dropped", "--positives", "drop", "--reuse", tmp_path / "marked" / "run")
+    assert read(tmp_path / "dropped" / "set" / "set.jsonl") == rows[1:]
+    assert [fate["done"] for fate in fates(tmp_path / "dropped")][:3] == ["dropped", "left_out", "left_out"]
+
+
+def test_other_layouts_are_those_of_the_export(served, tmp_path):
+    path, before = write(tmp_path / "set.jsonl", flag_rows()), calls_sent(served[0])
+    into = tmp_path / "into"
+    relabel(served, path, into, "--format", "tevatron")
+    paid = calls_sent(served[0]) - before
+    [first, *_] = read(into / "set" / "train.jsonl")
+    assert [each["text"] for each in first["negative_passages"]] == BAD[0]
+    relabel(served, path, into, "--format", "sentence-transformers")
+    table = pa.concat_tables(map(pq.read_table, sorted((into / "set" / "triplets").glob("*.parquet"))))
+    assert len(table) == 24
+    assert not set(table["negative"].to_pylist()) & set(FALSE[::3])
+    relabel(served, path, into, "--format", "flagembedding")
+    again = write(tmp_path / "again.jsonl", read(into / "set" / "train.jsonl"))
+    assert calls_sent(served[0]) - before == paid, "the run was finished"
+    relabel(served, again, tmp_path / "second")
+    assert {fate["done"] for fate in fates(tmp_path / "second")} == {"kept"}
+
+
+@pytest.mark.parametrize("point", ["ask.answered:7", "flow.committed:1"])
+def test_kill_9_pays_nothing_twice_and_resumes_to_equal_bytes(tmp_path, point):
+    path, more = write(tmp_path / "set.jsonl", flag_rows()), ("--set", "limits.partition_seeds=4")
+    with serving(answer=Character()) as server:
+        job = tmp_path / "job.yaml"
+        job.write_text(JOB.format(url=server.url))
+        killed = foil("relabel", path, tmp_path / "into", "--job", job, *more, env={"FOIL_CRASH_POINT": point})
+        assert killed.returncode == -9
+        relabel((server, job), path, tmp_path / "into", *more)
+        sent = calls_sent(server)
+        relabel((server, job), path, tmp_path / "whole", *more)
+        assert sent - (calls_sent(server) - sent) <= possibly_paid_twice(open_store(tmp_path / "into" / "run"))
+    assert digest(tmp_path / "into" / "run") == digest(tmp_path / "whole" / "run")
+    for name in ("passages.jsonl", "set/set.jsonl"):
+        assert (tmp_path / "into" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_wrong_use_is_refused_before_anything_is_paid(served, tmp_path):
+    path = write(tmp_path / "set.jsonl", [{"question": "q", "answer": "a"}])
+    for arguments, words in (
+        ((path, tmp_path / "a"), "name who judges"),
+        ((path, tmp_path / "b", "--job", served[1], "--set", "validators=[{kind: shape}]"), "needs one"),
+        ((path, tmp_path / "c", "--job", served[1], "--threshold", "0.1"), "must hold"),
+        ((path, tmp_path / "d", "--job", served[1]), "no seeds in"),
+    ):
+        ended = foil("relabel", *arguments)
+        assert ended.returncode in (1, 2)
+        assert words in ended.stderr
+
+
+def test_a_model_alone_is_enough(served, tmp_path):
+    ended = foil(
+        "relabel", write(tmp_path / "set.jsonl", flag_rows()[:3]), tmp_path / "into", "--model",
+        f"in-character@{served[0].url}",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert read(tmp_path / "into" / "set" / "set.jsonl")[0]["neg"] == BAD[0]
