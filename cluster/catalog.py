@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from foil.cluster.seeds.mixed import MixedReader, MixedSettings
 from foil.cluster.seeds.other_run import RunReader, RunSettings
 from foil.cluster.seeds.stored_topics import StoredTopicsReader, StoredTopicsSettings
+from foil.cluster.seeds.training_set import TrainingSetReader, TrainingSetSettings
 from foil.engine.ids import canonical_json, sha256_hex
 from foil.engine.inference.pooled_vllm import EngineModel, EngineSpec, PooledVllm, engine_spec
 from foil.engine.models.endpoints import HostedSettings
@@ -67,8 +68,9 @@ SEEDS: dict[str, tuple[type[Settings], Callable[[Any], SeedReader]]] = {
     **READERS,
     "run": (RunSettings, RunReader),
     "stored": (StoredTopicsSettings, StoredTopicsReader),
+    "training_set": (TrainingSetSettings, TrainingSetReader),
 }
-"""The corpora, and the topics of another run."""
+"""The corpora, the topics of another run, and training sets of others."""
 
 
 def factory_for(catalog: Mapping[str, tuple[type[Settings], Factory]], settings: Settings) -> Factory:

@@ -102,6 +102,12 @@ def load_training_job(path: Path, overrides: Sequence[str] = (), out: str | Path
     return checker.training_job(document) if alone else checker.job(document)
 
 
+def job_of(document: dict[str, Any], overrides: Sequence[str] = (), out: str | Path | None = None) -> Job:
+    """Checks a job that is in memory."""
+    _apply(document, overrides, out)
+    return _Checker(Path("job"), {}).job(document)
+
+
 def _document(
     path: Path, overrides: Sequence[str], out: str | Path | None
 ) -> tuple[dict[str, Any], Mapping[KeyPath, int]]:
@@ -109,11 +115,15 @@ def _document(
     document, lines = read_yaml(_read(path), str(path))
     if not isinstance(document, dict):
         raise UsageError(f"{path}: a job is a mapping with the keys {', '.join(REQUIRED + OPTIONAL)}")
+    _apply(document, overrides, out)
+    return document, lines
+
+
+def _apply(document: dict[str, Any], overrides: Sequence[str], out: str | Path | None) -> None:
     for override in overrides:
         _apply_override(document, override)
     if out is not None:
         document["out"] = str(out)
-    return document, lines
 
 
 def read_seeds(path: Path) -> Settings:

@@ -38,6 +38,7 @@ from foil.cluster.commands.releases.gc import gc
 from foil.cluster.commands.releases.merge import merge
 from foil.cluster.commands.releases.mix import mix
 from foil.cluster.commands.releases.push import push, restore
+from foil.cluster.commands.releases.relabel import relabel
 from foil.cluster.commands.releases.revalidate import revalidate
 from foil.cluster.commands.releases.snapshot import snapshot
 from foil.cluster.commands.trainers.ablate import ablate
@@ -54,8 +55,8 @@ from foil.cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
     run, try_, plan, submit, cancel, logs, watch, status, show, sql, why, diff, report, view, label, audit, agreement,
-    calibrate, verify, snapshot, filter_, drop, revalidate, merge, mix, mine, compact, gc, export, restore, push, train,
-    average, evaluate, ablate, doctor,
+    calibrate, verify, snapshot, filter_, drop, revalidate, relabel, merge, mix, mine, compact, gc, export, restore,
+    push, train, average, evaluate, ablate, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__.rstrip("_"): command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}

@@ -7,6 +7,7 @@ of fixed columns that lost a negative takes another of its query, or repeats one
 passage, and one that has lost all its negatives, is left out. Price: the rows of one query are in memory.
 """
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,12 +24,13 @@ from foil.datasets_out.commits.snapshot import load_snapshot, read_partitions
 from foil.datasets_out.release.row_files import Row, Sink, open_sink
 from foil.engine.atomic_files import publish_folder
 from foil.engine.seeds.files.rows import SourceRow, read_rows
-from foil.engine.topic import Seed, Topic
+from foil.engine.topic import Seed, Topic, Verdict
 from foil.prompts.constraints.detectors import fold_text
 from foil.prompts.recipes.stored import unpack_topics
+from foil.validators.judges.votes import UNREADABLE
 
 PASSAGES = "passages.jsonl"
-LEFT_OUT = "left_out"
+LEFT_OUT, _JUDGE = "left_out", "judge_demands"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Fate:
     """What became of a passage: kept, marked, dropped, turned or left_out. `label`: what the set says of it."""
 
     label: int
-    done: str
+    outcome: str
     reason: str = ""
     probability: float | None = None
     topic: str = ""
@@ -44,7 +46,7 @@ class Fate:
     @property
     def relevance(self) -> int:
         """What it is now; 0 if it is gone."""
-        return {"kept": self.label, "marked": self.label, "turned": 1}.get(self.done, 0)
+        return {"kept": self.label, "marked": self.label, "turned": 1}.get(self.outcome, 0)
 
 
 Fates = dict[str, Fate]
@@ -64,7 +66,7 @@ def write_relabelled(settings: TrainingSetSettings, out: Path, into: Path, rows_
     counts = Relabelled()
 
     def write(draft: Path) -> None:
-        with _Files(draft, into / PASSAGES, settings.path, with_rows=rows_into is not None) as files:
+        with _SetFiles(draft, into / PASSAGES, settings.path, with_rows=rows_into is not None) as files:
             for rows, fates in _groups(settings, out):
                 _add_group(files, rows, fates, counts)
 
@@ -84,28 +86,32 @@ def _groups(settings: TrainingSetSettings, out: Path) -> Iterator[tuple[list[Tra
 
 
 def fates_of(seed: Seed, topic: Topic | None) -> Fates:
-    """What a seed's topic came to says of its passages, by their folded text; None where the run never had it."""
-    [given] = unpack_topics(seed)
-    labels = {label.passage_id: label.relevance for label in given.judgments}
+    """What a seed's topic came to says of its passages, by their folded text. None: the run has none of it."""
+    [packed] = unpack_topics(seed)
+    labels = {label.passage_id: label.relevance for label in packed.judgments}
     stands = topic is not None and topic.status == "accepted"
     now = {label.passage_id: label.relevance for label in topic.judgments} if topic and stands else {}
-    said = {verdict.scope: verdict for verdict in topic.verdicts} if topic else {}
+    verdict_of = {verdict.scope: verdict for verdict in topic.verdicts if verdict.validator == _JUDGE} if topic else {}
     why = (topic.reason or "no_positive_left") if topic else "not_in_the_run"
     fates: Fates = {}
-    for passage in given.passages:
-        label, verdict = labels[passage.id], said.get(passage.id)
+    for passage in packed.passages:
+        label, verdict = labels[passage.id], verdict_of.get(passage.id)
         reason = verdict.reason if verdict else ""
         if passage.id in now:
-            done = ("marked" if reason else "kept") if now[passage.id] == label else "turned"
+            outcome = ("marked" if reason else "kept") if now[passage.id] == label else "turned"
         else:
-            done = "dropped" if stands and verdict and verdict.outcome == "edit" else LEFT_OUT
-        probability = verdict.score if verdict else None
-        reason = reason or (why if done == LEFT_OUT else "")
-        fates[fold_text(passage.text)] = Fate(label, done, reason, probability, given.id)
+            outcome = "dropped" if stands and verdict and verdict.outcome == "edit" else LEFT_OUT
+        probability = verdict.score if verdict and _is_read(verdict) else None
+        reason = reason or (why if outcome == LEFT_OUT else "")
+        fates[fold_text(passage.text)] = Fate(label, outcome, reason, probability, packed.id)
     return fates
 
 
-class _Files:
+def _is_read(verdict: Verdict) -> bool:
+    return any(choice != UNREADABLE for _, choice in json.loads(verdict.evidence)["votes"])
+
+
+class _SetFiles:
     """The files of the rows, each under its name in the set, and the one of the passages; use it as a context."""
 
     def __init__(self, folder: Path, passages: Path, source: Path, *, with_rows: bool) -> None:
@@ -114,7 +120,7 @@ class _Files:
         self._draft = passages.with_suffix(".draft.jsonl")
         self._labels = open_sink(self._draft, pa.schema([]))
 
-    def __enter__(self) -> "_Files":
+    def __enter__(self) -> "_SetFiles":
         return self
 
     def __exit__(self, failed: object, *_: object) -> None:
@@ -135,8 +141,8 @@ class _Files:
         if source.path not in self._sinks:
             name = self.file_of(source).removesuffix(".gz").removesuffix(".Z")
             name = f"{name}l" if name.endswith(".json") else name
-            named = pa.schema([(column, pa.string()) for column in source.value])
-            schema = pq.read_schema(source.path) if name.endswith(".parquet") else named
+            texts = pa.schema([(column, pa.string()) for column in source.value])
+            schema = pq.read_schema(source.path) if name.endswith(".parquet") else texts
             self._sinks[source.path] = open_sink(self._folder / name, schema)
         self._sinks[source.path].write(values)
 
@@ -145,7 +151,7 @@ class _Files:
         self._labels.write(values)
 
 
-def _add_group(files: _Files, rows: Sequence[TrainingRow], fates: Fates, counts: Relabelled) -> None:
+def _add_group(files: _SetFiles, rows: Sequence[TrainingRow], fates: Fates, counts: Relabelled) -> None:
     editor = _GroupEditor(rows, fates)
     for each in rows:
         edited, why = editor.edited(each)
@@ -157,12 +163,12 @@ def _add_group(files: _Files, rows: Sequence[TrainingRow], fates: Fates, counts:
         for name, place, label, text in _cells(each):
             fate = fates[fold_text(text)]
             if label < 0 < fate.label:
-                fate = replace(fate, label=label, done="dropped", reason="also_a_positive")
-            elif why and fate.done in ("kept", "marked"):
-                fate = replace(fate, done=LEFT_OUT, reason=why)
-            counts.passages[fate.done] += 1
+                fate = replace(fate, label=label, outcome="dropped", reason="also_a_positive")
+            elif why and fate.outcome in ("kept", "marked"):
+                fate = replace(fate, outcome=LEFT_OUT, reason=why)
+            counts.passages[fate.outcome] += 1
             at = {"file": files.file_of(each.row), "line": each.row.line, "column": name, "place": place}
-            files.add_passage(at | {"label": label, "probability": fate.probability, "done": fate.done,
+            files.add_passage(at | {"label": label, "probability": fate.probability, "done": fate.outcome,
                                     "reason": fate.reason, "topic": fate.topic})  # fmt: skip
 
 
@@ -192,14 +198,14 @@ class _GroupEditor:
         if not self._fill(values, each) and had_negatives:
             return [], "no_negative_left"
         new = self._newly_positive(each)
-        first, *others = columns.positives
-        for name in others:
+        first, *further = columns.positives
+        for name in further:
             values[name] = self._standing(each, name, 1)
-        kept = self._standing(each, first, 1)
-        if isinstance(kept, list):
-            together = kept + new
+        standing = self._standing(each, first, 1)
+        if isinstance(standing, list):
+            together = standing + new
             return ([{**values, first: together}], "") if together else ([], "no_positive_left")
-        texts = [entry for entry in (kept, *new) if entry not in (None, "")]
+        texts = [entry for entry in (standing, *new) if entry not in (None, "")]
         return [{**values, first: entry} for entry in texts], "" if texts else "no_positive_left"
 
     def _newly_positive(self, each: TrainingRow) -> list[Any]:
@@ -207,7 +213,7 @@ class _GroupEditor:
         new = []
         for entry in self._entries(each, each.columns.negatives):
             key = fold_text(text_of(entry))
-            if self._fates[key].done == "turned" and key not in self._turned:
+            if self._fates[key].outcome == "turned" and key not in self._turned:
                 self._turned.add(key)
                 new.append(entry)
         return new
@@ -217,9 +223,9 @@ class _GroupEditor:
         names = each.columns.negatives
         own = [entry for name in names for entry in entries_of(values[name])]
         holes = [name for name in names if values[name] == "" and each.row.value.get(name)]
-        others = [entry for entry in self._spare if entry not in own and not isinstance(entry, dict)]
-        values |= dict(zip(holes, cycle(others + own) if others + own else (), strict=False))
-        return bool(own or (holes and others))
+        spare = [entry for entry in self._spare if entry not in own and not isinstance(entry, dict)]
+        values |= dict(zip(holes, cycle(spare + own) if spare + own else (), strict=False))
+        return bool(own or (holes and spare))
 
     def _standing(self, each: TrainingRow, name: str, sign: int) -> Any:
         """A cell with the passages that have this label; "" for a single one that has not."""

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from foil.engine.errors import SeedFormatError
 from foil.engine.seeds.corpus import CorpusSeed, CorpusSettings, NegativeCandidate
 from foil.engine.seeds.files.rows import Record, SourceRow, location_id
 from foil.engine.seeds.parallel.rows import RowReader
@@ -75,10 +76,7 @@ class TrainingSetReader(RowReader[TrainingSetSettings]):
         return self._settings.path
 
     def may_share_seed(self, row: Record, next_row: Record) -> bool:
-        if isinstance(row, SourceRow) and isinstance(next_row, SourceRow):
-            columns = self._settings.columns or _layout_of(row)
-            return all(row.value.get(name) == next_row.value.get(name) for name in (columns.query, columns.instruction))
-        return False
+        return bool(self._search_of(row) == self._search_of(next_row))
 
     def seeds_of(self, rows: Iterable[Record]) -> Iterator[CorpusSeed]:
         for seed, own in self.groups(rows):
@@ -86,10 +84,19 @@ class TrainingSetReader(RowReader[TrainingSetSettings]):
 
     def groups(self, rows: Iterable[Record]) -> Iterator[tuple[Seed, list[TrainingRow]]]:
         """Each seed with the rows that it was made of."""
-        read = self.parse_records(rows, self._parse_row)
-        for _, own in groupby(read, key=lambda each: (each.row.path, each.query, each.instruction)):
-            group = list(own)
-            yield self._seed(group), group
+        for _, records in groupby(rows, key=self._search_of):
+            if own := list(self.parse_records(records, self._parse_row)):
+                yield self._seed(own), own
+
+    def _search_of(self, record: Record) -> Any:
+        """What the rows of one seed have in common; a row that cannot be read has nothing in common with others."""
+        try:
+            if isinstance(record, SourceRow):
+                columns = self._settings.columns or _layout_of(record)
+                return record.path, record.value.get(columns.query), record.value.get(columns.instruction)
+        except SeedFormatError:
+            pass
+        return object()
 
     def negative_candidates(self) -> Iterator[NegativeCandidate]:
         return iter(())
@@ -125,7 +132,7 @@ def entries_of(cell: Any) -> list[Any]:
 
 def text_of(entry: Any) -> str:
     """The text of an entry."""
-    return entry["text"] if isinstance(entry, dict) else entry
+    return str(entry["text"] if isinstance(entry, dict) else entry)
 
 
 def _passage(row: SourceRow, column: str, entry: Any, role: PassageRole) -> Passage:
@@ -157,10 +164,10 @@ def _layout_of(row: SourceRow) -> TrainingColumns:
     if {"query", "pos"} <= names:
         columns = {"query": "query", "positives": ["pos"], "negatives": ["neg"], "instruction": "prompt"}
         return TrainingColumns.model_validate(columns)
-    asked = next((name for name in ("anchor", "query") if name in names), "")
-    if asked and "positive" in names:
+    query = next((name for name in ("anchor", "query") if name in names), "")
+    if query and "positive" in names:
         negatives = [name for name in names if name == "negative" or name.startswith("negative_")]
-        return TrainingColumns.model_validate({"query": asked, "positives": ["positive"], "negatives": negatives})
+        return TrainingColumns.model_validate({"query": query, "positives": ["positive"], "negatives": negatives})
     raise row.format_error(
         "the columns of sentence-transformers, FlagEmbedding or Tevatron (name others with --columns)", sorted(names)
     )

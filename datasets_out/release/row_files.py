@@ -6,6 +6,7 @@ A row keeps its place: once the texts are there, `restored` puts it between its 
 that it would have had. Price: up to GROUP_ROWS rows of each Parquet file are in memory.
 """
 
+import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -47,7 +48,7 @@ class WrittenFile:
     withheld: int = 0
 
 
-class _Sink(Protocol):
+class Sink(Protocol):
     """What takes the rows of one file."""
 
     def write(self, row: Row) -> None: ...
@@ -101,7 +102,7 @@ class _NumberedFile:
     schema: pa.Schema
     shards: list[WrittenFile] = field(default_factory=list)
     _stack: ExitStack = field(default_factory=ExitStack)
-    _sink: _Sink | None = None
+    _sink: Sink | None = None
     _aside: IO[str] | None = None
 
     def add(self, row: Row) -> None:
@@ -144,11 +145,13 @@ def shard_name(file: str, number: int) -> str:
     return f"{file.removesuffix('.parquet')}-{number:05d}.parquet" if file.endswith(".parquet") else file
 
 
-def open_sink(path: Path, schema: pa.Schema) -> _Sink:
+def open_sink(path: Path, schema: pa.Schema) -> Sink:
     """What writes rows to a new file, by the ending of its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".parquet":
         return _ParquetSink(path, schema)
+    if path.suffix == ".csv":
+        return _CsvSink(path, schema)
     return _TsvSink(path, schema) if path.suffix == ".tsv" else _JsonSink(path)
 
 
@@ -226,6 +229,18 @@ class _TsvSink(_JsonSink):
         if any(sign in value for value in fields for sign in "\t\n\r"):
             raise UsageError(f"{fields} cannot stand in {self._file.name}: a field has a tab or a line break")
         self._file.write("\t".join(fields) + "\n")
+
+
+class _CsvSink(_JsonSink):
+    """CSV's own quoting."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        super().__init__(path)
+        self._writer = csv.DictWriter(self._file, schema.names, lineterminator="\n")
+        self._writer.writeheader()
+
+    def write(self, row: Row) -> None:
+        self._writer.writerow(row)
 
 
 def _kind_of(value: Any) -> pa.DataType:

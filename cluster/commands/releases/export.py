@@ -93,12 +93,12 @@ def export(
     if form is Format.NOTEBOOK:
         _export_notebook(source, into, snapshot)
         return
-    options = _ReleaseOptions(source, form, split, into, snapshot, job, seeds, overrides or [], sign, allow)
-    _show(_release(options), into, as_json=as_json)
+    options = ReleaseOptions(source, form, split, into, snapshot, job, seeds, overrides or [], sign, allow)
+    show_release(write(options), into, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
-class _ReleaseOptions:
+class ReleaseOptions:
     """The options of a release."""
 
     out: Path
@@ -142,7 +142,8 @@ def _export_notebook(out: Path, into: Path, snapshot: str | None) -> None:
     say(f"{into / NOTEBOOK} asks {out.resolve()}; it holds no text of the run. Open it: marimo edit {into / NOTEBOOK}")
 
 
-def _release(options: _ReleaseOptions) -> WrittenRelease:
+def write(options: ReleaseOptions) -> WrittenRelease:
+    """Writes the release."""
     from functools import partial
 
     from foil.cluster.extras import need
@@ -165,7 +166,8 @@ def _release(options: _ReleaseOptions) -> WrittenRelease:
     return write_release(options.into, view, order, options.sign)
 
 
-def _show(release: WrittenRelease, into: Path, *, as_json: bool) -> None:
+def show_release(release: WrittenRelease, into: Path, *, as_json: bool) -> None:
+    """Prints what a release has."""
     facts = release.facts
     if as_json:
         print_json(

@@ -47,6 +47,31 @@ class SetFormat(StrEnum):
     FLAG_EMBEDDING = "flagembedding"
 
 
+IntoArgument = Annotated[Path, typer.Argument(metavar="INTO", help="A folder for the run, the set and passages.jsonl.")]
+JobOption = Annotated[
+    Path | None, typer.Option("--job", metavar="JOB", help="Its `models` and its validator judge_demands decide.")
+]
+ModelOption = Annotated[str, typer.Option(metavar="MODEL@URL", help="The judge's model, in place of a job.")]
+ColumnsOption = Annotated[
+    str, typer.Option(help="Other columns: '{query: q, positives: [good], negatives: [bad], instruction: i}'.")
+]
+FormatOption = Annotated[SetFormat, typer.Option("--format", help="The layout of what is written.")]
+NegativesOption = Annotated[Negatives, typer.Option(help="What becomes of a negative that is relevant.")]
+PositivesOption = Annotated[Positives, typer.Option(help="What becomes of a doubtful positive.")]
+ThresholdOption = Annotated[
+    Probability, typer.Option(help="P(relevant) of a false negative. Default: the judge's `keep`.")
+]
+DoubtOption = Annotated[
+    Probability, typer.Option(help="P(relevant) under which a positive is doubtful. Default: the judge's `drop`.")
+]
+AbsoluteOption = Annotated[
+    bool, typer.Option("--absolute", help="The threshold alone decides, not also the query's own positives.")
+]
+TakeoverOption = Annotated[
+    bool, typer.Option("--takeover", help="Take INTO from a run that holds it, once that one has stopped.")
+]
+
+
 @dataclass(frozen=True, slots=True)
 class _Policy:
     """What is done with labels, and from when on."""
@@ -60,33 +85,19 @@ class _Policy:
 
 def relabel(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The set: JSONL, Parquet, CSV or TSV, or a folder.")],
-    into: Annotated[Path, typer.Argument(metavar="INTO", help="A folder for the run, the set and passages.jsonl.")],
-    job_file: Annotated[
-        Path | None, typer.Option("--job", metavar="JOB", help="Its `models` and its validator judge_demands decide.")
-    ] = None,
-    model: Annotated[str, typer.Option(metavar="MODEL@URL", help="The judge's model, in place of a job.")] = "",
-    columns: Annotated[
-        str, typer.Option(help="Other columns: '{query: q, positives: [good], negatives: [bad], instruction: i}'.")
-    ] = "",
-    form: Annotated[SetFormat, typer.Option("--format", help="The layout of what is written.")] = SetFormat.SAME,
-    false_negatives: Annotated[
-        Negatives, typer.Option(help="What becomes of a negative that is relevant.")
-    ] = Negatives.DROP,
-    positives: Annotated[Positives, typer.Option(help="What becomes of a doubtful positive.")] = Positives.MARK,
-    threshold: Annotated[
-        Probability, typer.Option(help="P(relevant) of a false negative. Default: the judge's `keep`.")
-    ] = None,
-    doubt: Annotated[
-        Probability, typer.Option(help="P(relevant) under which a positive is doubtful. Default: the judge's `drop`.")
-    ] = None,
-    absolute: Annotated[
-        bool, typer.Option("--absolute", help="The threshold alone decides, not also the query's own positives.")
-    ] = False,
+    into: IntoArgument,
+    job_file: JobOption = None,
+    model: ModelOption = "",
+    columns: ColumnsOption = "",
+    form: FormatOption = SetFormat.SAME,
+    false_negatives: NegativesOption = Negatives.DROP,
+    positives: PositivesOption = Positives.MARK,
+    threshold: ThresholdOption = None,
+    doubt: DoubtOption = None,
+    absolute: AbsoluteOption = False,
     overrides: SetOption = None,
     reuse: ReuseOption = None,
-    takeover: Annotated[
-        bool, typer.Option("--takeover", help="Take INTO from a run that holds it, once that one has stopped.")
-    ] = False,
+    takeover: TakeoverOption = False,
     retry_failed: RetryOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -115,8 +126,8 @@ def relabel(
 def _seeds(file: Path, columns: str) -> str:
     from foil.cluster.yaml_page import read_yaml
 
-    named: dict[str, Any] = {"columns": read_yaml(columns, "--columns")[0]} if columns else {}
-    return json.dumps({"kind": "training_set", "path": str(file), **named})
+    more: dict[str, Any] = {"columns": read_yaml(columns, "--columns")[0]} if columns else {}
+    return json.dumps({"kind": "training_set", "path": str(file), **more})
 
 
 def _job(job_file: Path | None, model: str, overrides: list[str], out: Path) -> Job:
@@ -140,25 +151,25 @@ def _decided(job: Job, policy: _Policy) -> Job:
     """The job, with its judge doing as the options say."""
     from foil.validators.judges.demands import JudgeDemandsSettings
 
-    wanted: dict[str, Any] = {
+    changed: dict[str, Any] = {
         "false_negatives": policy.false_negatives.value,
         "doubtful_positives": policy.positives.value,
         "as_positives": not policy.absolute,
         "contrast": False,
     }
-    wanted |= {"keep": policy.threshold} if policy.threshold is not None else {}
-    wanted |= {"drop": policy.doubt} if policy.doubt is not None else {}
+    changed |= {"keep": policy.threshold} if policy.threshold is not None else {}
+    changed |= {"drop": policy.doubt} if policy.doubt is not None else {}
     judges = [each for each in job.validators if isinstance(each, JudgeDemandsSettings)]
     if len(judges) != 1:
         raise UsageError(
             f"the job has {len(judges)} validators judge_demands; relabel needs one, which gives P(relevant) of each "
             "passage: add `- kind: judge_demands` to `validators`, with `template` for a judge's own prompt"
         )
-    if {"keep", "drop"} & wanted.keys() and not 0 < (wanted.get("drop") or judges[0].drop) <= (
-        wanted.get("keep") or judges[0].keep
+    if {"keep", "drop"} & changed.keys() and not 0 < (changed.get("drop") or judges[0].drop) <= (
+        changed.get("keep") or judges[0].keep
     ) < 1:
         raise UsageError("0 < --doubt <= --threshold < 1 must hold; give other ones")
-    validators = (each.model_copy(update=wanted) if each is judges[0] else each for each in job.validators)
+    validators = (each.model_copy(update=changed) if each is judges[0] else each for each in job.validators)
     return replace(job, validators=tuple(validators))
 
 
@@ -184,8 +195,8 @@ def _write(job: Job, into: Path, form: SetFormat, *, as_json: bool) -> None:
 def _show(counts: Relabelled, into: Path, *, as_json: bool) -> None:
     from foil.cluster.terminal import print_json, say, show
 
-    lines = [(f"passages {done}", f"{count:,}") for done, count in sorted(counts.passages.items())]
-    lines += [(f"rows {what}", f"{count:,}") for what, count in sorted(counts.rows.items()) if count]
+    lines = [(f"passages {fate}", f"{count:,}") for fate, count in sorted(counts.passages.items())]
+    lines += [(f"rows {outcome}", f"{count:,}") for outcome, count in sorted(counts.rows.items()) if count]
     show(["what became of the set", "how many"], lines, str(into / "set"), numbers=True)
     say(f"{into / 'passages.jsonl'} says of every passage its P(relevant) and what was done")
     if as_json:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -127,7 +128,8 @@ def test_triplets_of_one_query_are_judged_once_and_a_turned_one_makes_rows(serve
     assert calls_sent(served[0]) - before == 12 * 3 + 4
     after = read(tmp_path / "into" / "set" / path.name)
     first = [(row["positive"], row["negative"]) for row in after if row["anchor"] == QUERIES[0]]
-    assert first == [(GOOD[0], BAD[0][0]), (GOOD[0], BAD[0][1]), (FALSE[0], BAD[0][0]), (GOOD[0], BAD[0][1])]
+    kept = [(GOOD[0], text) for text in (BAD[0][0], BAD[0][0], BAD[0][1])]
+    assert first == [*kept[:2], (FALSE[0], BAD[0][0]), kept[2]]
 
 
 def test_a_row_of_fixed_columns_repeats_a_negative_in_place_of_a_lost_one(served, tmp_path):
@@ -162,7 +164,8 @@ def test_other_layouts_are_those_of_the_export(served, tmp_path):
     relabel(served, path, into, "--format", "sentence-transformers")
     table = pa.concat_tables(map(pq.read_table, sorted((into / "set" / "triplets").glob("*.parquet"))))
     assert len(table) == 24
-    assert not set(table["negative"].to_pylist()) & set(FALSE[::3])
+    pairs = zip(table["anchor"].to_pylist(), table["negative"].to_pylist(), strict=True)
+    assert not {(anchor.split("\n")[-1], text) for anchor, text in pairs} & set(zip(QUERIES, FALSE, strict=True))
     relabel(served, path, into, "--format", "flagembedding")
     again = write(tmp_path / "again.jsonl", read(into / "set" / "train.jsonl"))
     assert calls_sent(served[0]) - before == paid, "the run was finished"
@@ -185,6 +188,32 @@ def test_kill_9_pays_nothing_twice_and_resumes_to_equal_bytes(tmp_path, point):
     assert digest(tmp_path / "into" / "run") == digest(tmp_path / "whole" / "run")
     for name in ("passages.jsonl", "set/set.jsonl"):
         assert (tmp_path / "into" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+class Fond(Character):
+    """Says true of nearly everything, with these probabilities by the number of the passage."""
+
+    sure_of = (0.8, 0.75, 0.9, 0.3)
+
+    def __call__(self, request, choice):
+        number = int(re.search(r"passage number (\d)", request["messages"][-1]["content"])[1])
+        true = self.sure_of[number]
+        return "true", "stop", {"true": true, "false": 1 - true}
+
+
+def test_a_negative_is_false_where_it_is_no_less_relevant_than_the_positive(tmp_path):
+    texts = [f"passage number {number}" for number in range(4)]
+    path = write(tmp_path / "set.jsonl", [{"query": "a query", "pos": texts[:1], "neg": texts[1:]}])
+    with serving(answer=Fond()) as server:
+        job = tmp_path / "job.yaml"
+        job.write_text(JOB.format(url=server.url))
+        relabel((server, job), path, tmp_path / "into")
+        relabel((server, job), path, tmp_path / "absolute", "--absolute", "--reuse", tmp_path / "into" / "run")
+        assert calls_sent(server) == 4
+    assert [(fate["probability"], fate["done"]) for fate in fates(tmp_path / "into")] == [
+        (0.8, "kept"), (0.75, "kept"), (0.9, "dropped"), (0.3, "kept"),
+    ]  # fmt: skip
+    assert [fate["done"] for fate in fates(tmp_path / "absolute")] == ["kept", "dropped", "dropped", "kept"]
 
 
 def test_wrong_use_is_refused_before_anything_is_paid(served, tmp_path):
