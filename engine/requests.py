@@ -90,7 +90,8 @@ class Reply:
     answered, as far as the provider tells. `unsure` counts sends that ended without an answer and may be billed.
     `reused` replies were paid by another run. `guessed`: the provider gave no usage, or one that cannot be or does not
     add up, so that tokens and cost are a guess. `elsewhere` names the field that holds the text of an
-    empty reply. Raises ValueError for numbers that no reply can have.
+    empty reply. `cut`: the endpoint was seen to cut such prompts. Raises ValueError for numbers that no reply can
+    have.
     """
 
     request_id: str
@@ -111,6 +112,7 @@ class Reply:
     reused: bool = False
     guessed: bool = False
     elsewhere: str = ""
+    cut: bool = False
 
     def __post_init__(self) -> None:
         counts = (self.prompt_tokens, self.completion_tokens, self.cached_tokens, self.attempts, self.unsure)

@@ -206,6 +206,12 @@ class SeedAsk:
                 f"the server read {reply.prompt_tokens:,} tokens of a prompt of {2 * fewest_tokens(request):,} words; "
                 "give it a longer context, or the job shorter prompts"
             )
+        if reply.cut:
+            raise CutPromptError(
+                f"the server counts {reply.prompt_tokens:,} tokens for a prompt of "
+                f"{sum(len(message.content) for message in request.messages):,} characters, and as many for others of "
+                "other lengths; give it a longer context, or the job shorter prompts"
+            )
         is_json = schema_of(stage.answer) is not None
         try:
             parsed = self._read(reply.text, reply.finish_reason, reply, stage.answer)

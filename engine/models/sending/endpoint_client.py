@@ -32,7 +32,7 @@ from foil.engine.errors import (
 from foil.engine.keys import know_key, read_key, scrub
 from foil.engine.models.endpoints import EndpointSettings, HostedSettings
 from foil.engine.models.params import Dialect, dialect_of
-from foil.engine.models.reading import Answer, UselessReplies, read_answer, retry_after
+from foil.engine.models.reading import Answer, Usage, UselessReplies, read_answer, retry_after
 from foil.engine.models.sending.blame import ACCOUNT, Blame, is_of_account, is_of_filter, is_of_sample
 from foil.engine.models.sending.bodies import body_of
 from foil.engine.models.sending.bounded_http import (
@@ -51,6 +51,7 @@ from foil.engine.models.sending.client_errors import (
     shape_error,
     status_error,
 )
+from foil.engine.models.sending.prompt_cuts import PromptCeiling
 from foil.engine.requests import Reply, Request, fewest_tokens, is_prompt_cut
 from foil.engine.storage.lease import check_fence
 
@@ -76,6 +77,7 @@ class EndpointClient:
     def __init__(self, endpoint: EndpointSettings, settings: HostedSettings) -> None:
         self.url, self._settings = endpoint.url, settings
         self._key_source, self._guessed, self._cut, self._gives_one = endpoint.api_key, False, False, False
+        self._ceiling = PromptCeiling()
         know_key(endpoint.api_key)
         self._most_connections = settings.max_concurrency + 8  # None would mean aiohttp's own 100
         self._connections = Connections(endpoint.url, self._most_connections, settings.most_reply_bytes)
@@ -268,6 +270,7 @@ class EndpointClient:
             revision=answer.revision,
             guessed=usage.guessed,
             elsewhere=answer.elsewhere,
+            cut=self._is_cut(request, usage),
         )
 
     def _warn(self, answer: Answer, request: Request) -> None:
@@ -280,18 +283,31 @@ class EndpointClient:
                 "guessed from their characters, or the higher of two sums",
                 self.url,
             )
-        if is_prompt_cut(request, usage.prompt_tokens) and not self._cut:
-            self._cut = True
-            LOG.error(
-                "%s read %d tokens of a prompt of %d words: it cuts what does not fit its context, perhaps the "
-                "instruction; no such reply is taken. Give the server a longer context (Ollama: OLLAMA_CONTEXT_LENGTH)",
-                self.url,
-                usage.prompt_tokens,
-                2 * fewest_tokens(request),
-            )
+        if is_prompt_cut(request, usage.prompt_tokens):
+            words = 2 * fewest_tokens(request)
+            self._warn_of_cut(f"read {usage.prompt_tokens:,} tokens of a prompt of {words:,} words")
         if len(answer.choices) < request.params.get("n", 1) and not self._gives_one and "n" not in self.dialect.dropped:
             self._gives_one = True
             LOG.warning("%s gives fewer choices than it is asked for; the others are asked for one by one", self.url)
+
+    def _is_cut(self, request: Request, usage: Usage) -> bool:
+        """Whether the prompt was cut as others were, which their counts of tokens alone tell."""
+        characters = sum(len(message.content) for message in request.messages)
+        if usage.guessed or not self._ceiling.is_cut(characters, usage.prompt_tokens):
+            return False
+        self._warn_of_cut(f"counts {usage.prompt_tokens:,} tokens for prompts of {self._ceiling.lengths()} characters")
+        return True
+
+    def _warn_of_cut(self, sign: str) -> None:
+        if not self._cut:
+            self._cut = True
+            LOG.error(
+                "%s (%s) %s: it cuts what does not fit its context, perhaps the instruction; no such reply is taken. "
+                "Give the server a longer context (Ollama: OLLAMA_CONTEXT_LENGTH)",
+                self.url,
+                self._settings.model,
+                sign,
+            )
 
     def error_of(self, status: int, message: str, headers: Mapping[str, str]) -> ModelError:
         """The error of engine.errors that a status other than 200 means, with the openai client's as its cause."""
