@@ -19,11 +19,13 @@ from foil.engine.topic import Call, Topic
 
 
 class LogReader:
-    """What the commit log of a run says; nothing is kept but the newest version and its last manifests."""
+    """What the commit log of a run says; the newest version is kept, its last manifests, and the
+    versions before failed rows were asked again."""
 
     def __init__(self, files: RunFiles, documents: RunDocuments) -> None:
         self._files, self._out, self._documents = files, files.out, documents
         self.versions = VersionReader(files.store)
+        self._earlier: dict[int, Version] = {}
 
     def version(self) -> Version | None:
         """The newest version of the log; None where nothing was folded yet."""
@@ -161,7 +163,9 @@ class LogReader:
         version = self.version()
         for number, partitions in version.reopened if version else ():
             if matches := [partition for partition in partitions if only in {None, partition}]:
-                earlier = self.read_version(number)
+                if number not in self._earlier:
+                    self._earlier[number] = self.read_version(number)
+                earlier = self._earlier[number]
                 yield from ((earlier, self.folded_entry(earlier, partition)) for partition in matches)
 
     def files_before(self) -> Iterator[CommittedFile]:

@@ -1,7 +1,8 @@
 """Frees what a run needs no more: unfinished files, orphans, and the journals of partitions committed long ago.
 
 Promise: nothing that a commit entry or a snapshot names is touched, nothing of a partition that is still to be made,
-and nothing while a run holds the folder: the lease is taken first. Price: the replies in a journal are gone for
+and nothing while a run holds the folder: the lease is taken first. Replies that no seed asked for go once the run has
+all it planned. Price: the replies in a journal are gone for
 `--reuse`; those of the topics stand in the table `calls`.
 """
 
@@ -16,6 +17,7 @@ from foil.datasets_out.commits.schema import TABLES
 from foil.datasets_out.commits.snapshot import load_snapshot, snapshot_names
 from foil.datasets_out.commits.versions import FOLDER, PACK_NAME, VERSION_NAME
 from foil.engine.flow.journal_reading import undamaged_segments
+from foil.engine.flow.journal_records import NO_PARTITION
 from foil.engine.storage.lease import hold
 from foil.engine.storage.links import inside
 from foil.engine.storage.opening import open_store
@@ -91,7 +93,10 @@ def _needed(log: CommitLog) -> set[str]:
 
 
 def _old_journals(out: Path, days: float) -> Iterator[Garbage]:
-    committed = set(CommitLog(out).partitions())
+    log = CommitLog(out)
+    committed, plan = set(log.partitions()), log.plan()
+    if plan and len(committed) >= plan["partitions"]:  # until then they count in the run's budget
+        committed.add(NO_PARTITION)
     for segment in undamaged_segments(open_store(out)):
         if committed.issuperset(segment.partitions) and time.time() - segment.modified >= days * _DAY_S:
             yield Garbage("journal", out / segment.key, segment.size)

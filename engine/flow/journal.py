@@ -254,9 +254,12 @@ class PartitionJournal:
         crash_point("journal.synced")
         self._replies.setdefault(reply.request_id, reply)
 
-    async def put_unasked(self, reply: Reply) -> None:
+    def note_unasked(self, reply: Reply) -> None:
         """Writes a paid reply that no seed asked for, under an id of its own. Raises JournalError."""
         self._journal.append(NO_PARTITION, reply_fact(replace(reply, request_id=secrets.token_hex(20))))
+
+    async def synced(self) -> None:
+        """Returns once all that was written is durable. Raises JournalError."""
         await self._journal.wait_for_sync()
 
     def close(self) -> None:

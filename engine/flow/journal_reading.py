@@ -21,7 +21,7 @@ from threading import Lock
 from typing import Any
 
 from foil.engine.crash_points import crash_point
-from foil.engine.errors import CorruptDataError
+from foil.engine.errors import CorruptDataError, JournalError
 from foil.engine.flow.journal_records import (
     FOLDER,
     NO_PARTITION,
@@ -207,9 +207,15 @@ def streams_of(store: Store) -> list[StoredObject]:
 
 
 def bytes_of(store: Store, key: str, start: int, length: int) -> bytes:
-    """Bytes of a stream, closed or still written."""
+    """Bytes of a stream, closed or still written. Raises JournalError where it went since it was listed."""
     read = store.get_range if key.startswith(_CLOSED) else store.read_stream
-    return read(key, start, length)
+    try:
+        return read(key, start, length)
+    except FileNotFoundError as error:
+        raise JournalError(
+            f"{store.url}/{key} was there and is gone: the folder was moved, or its journal freed, meanwhile; bring it "
+            "back, and run the same command again"
+        ) from error
 
 
 def _by_writer(store: Store) -> dict[str, list[StoredObject]]:

@@ -84,9 +84,11 @@ class ReplyService:
             raise
         finally:
             unasked = model.unasked_replies()
+            for each in unasked:  # before the first wait, which a stop may end
+                self._journal.note_unasked(each)
             await self._budget.settle(self._owner, reservation, sum(map(spend_of, unasked), spent))
-            for each in unasked:
-                await self._journal.put_unasked(each)
+            if unasked:
+                await self._journal.synced()
         return reply
 
     async def _send(self, model: Model, request: Request) -> Reply:

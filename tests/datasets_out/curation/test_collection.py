@@ -73,6 +73,19 @@ def test_a_dry_run_says_what_goes_and_the_next_removes_it(out, capsys):
     assert run_command(app, ["verify", str(out)]) == 0
 
 
+@pytest.mark.parametrize("finished_run", [True, False])
+def test_replies_that_no_seed_asked_for_go_with_those_of_a_finished_run(out, finished_run, capsys):
+    journal = Journal(LocalStore(out), "unasked")
+    journal.open(0).note_unasked(Reply("own", "paid"))
+    journal.close()
+    if not finished_run:  # then they count in its budget
+        max((out / "commits").glob("*.json")).unlink()
+    age(out, 31)
+    assert run_command(app, ["gc", str(out), "--json"]) == 0
+    freed = {Path(each["path"]).name for each in json.loads(capsys.readouterr().out)["found"]}
+    assert any(name.startswith("unasked") for name in freed) is finished_run
+
+
 def test_a_run_that_lives_is_left_alone(out):
     async def held() -> None:
         async with hold(open_store(out), takeover=False):

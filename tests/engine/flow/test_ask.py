@@ -23,7 +23,7 @@ from foil.engine.errors import (
 from foil.engine.flow.ask import SeedAsk
 from foil.engine.flow.budget import Budget, Spend
 from foil.engine.flow.journal import Journal
-from foil.engine.flow.journal_reading import possibly_paid_twice
+from foil.engine.flow.journal_reading import paid_replies, possibly_paid_twice
 from foil.engine.flow.limits import BudgetSettings
 from foil.engine.flow.reply_archive import ReplyArchive
 from foil.engine.flow.reply_service import ReplyService
@@ -32,6 +32,39 @@ from foil.engine.protocols import Model, Prompt
 from foil.engine.requests import Message, Reply, Request
 from foil.engine.storage.opening import open_store
 from tests.support.small_parts import Line, parse, prompt_for, seed
+
+
+class Stuck(Budget):
+    """Sums that are never settled."""
+
+    async def settle(self, *_):
+        await asyncio.Event().wait()
+
+
+class Prober(Model):
+    """Is refused, and has paid for a prompt of its own by then."""
+
+    name, traits = "prober", ModelTraits()
+
+    async def complete(self, request):
+        raise RefusedRequestError("no")
+
+    def unasked_replies(self):
+        return [Reply("own", "Paris", prompt_tokens=9)]
+
+
+def test_a_stop_loses_no_reply_that_no_seed_asked_for(tmp_path):
+    async def stopped():
+        journal = Journal(open_store(tmp_path))
+        replies = ReplyService(journal.open(0), Stuck(BudgetSettings()), "me")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await replies.answer(Prober(), Request("prober", (Message("user", "x"),)))
+        journal.close()
+
+    asyncio.run(stopped())
+    assert [reply.prompt_tokens for reply in paid_replies(open_store(tmp_path), ())] == [9]
+
 
 GOOD = '{"text":"good"}'
 PROMPT = prompt_for(seed(1))

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import tempfile
 from contextlib import suppress
@@ -48,6 +49,21 @@ REPLIES = st.lists(
 def opened(folder: Path | str, partition: int = 0, **options) -> PartitionJournal:
     """A partition in a journal of its own."""
     return Journal(LocalStore(Path(folder)), **options).open(partition, "5eed")
+
+
+class Moved(LocalStore):
+    """A folder that is moved away once its streams were listed."""
+
+    def streams(self, prefix):
+        listed = super().streams(prefix)
+        shutil.rmtree(self.folder / prefix)
+        return listed
+
+
+def test_a_journal_that_goes_while_it_is_read_is_said_to_be_gone(tmp_path):
+    put(opened(tmp_path), "one")
+    with pytest.raises(JournalError, match="was there and is gone: the folder was moved"):
+        paid_seeds(Moved(tmp_path), ())
 
 
 async def put_all(journal: PartitionJournal, replies: list[Reply]) -> None:
