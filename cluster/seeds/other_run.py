@@ -52,4 +52,4 @@ class RunReader:
             topics_of[seed.id] += 1
             yield replace(seed, id=f"{seed.id}#{topics_of[seed.id]}") if topics_of[seed.id] > 1 else seed
         if not topics_of:
-            raise no_seeds_error(self._settings)
+            raise no_seeds_error(self._settings, Ledger())

@@ -71,7 +71,7 @@ class StoredTopicsReader:
                 seed_ids.add(seed_id)
                 yield _seed([as_made(topic) for topic in of_seed])
         if not seed_ids:
-            raise no_seeds_error(self._settings)
+            raise no_seeds_error(self._settings, Ledger())
 
 
 class WholeOnly:

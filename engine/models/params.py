@@ -7,12 +7,13 @@ A dialect is known from the model's name, or learnt from a refusal. Reasoning mo
 limit counts the thoughts too: `thinking_tokens` is the room for them, on top of what a task's answer takes.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from foil.engine.keys import find_secret
 from foil.engine.settings import Settings, secret_in_job
@@ -44,6 +45,20 @@ ROOM_FOR_THOUGHTS = _THINKING["medium"]
 """Tokens for the thoughts of a model of which no more is known."""
 
 
+_CHOICES = (
+    "pays for choices that nothing reads; leave it out: `replies.candidates` draws several answers where none passes, "
+    "and checks each"
+)
+_FORM = "changes the form of a reply, which is read whole; leave it out"
+_LOGPROBS = "asks for what nothing reads; leave it out: judges ask for it themselves"
+_UNREAD = {
+    **dict.fromkeys(("n", "best_of", "num_return_sequences"), _CHOICES),
+    **dict.fromkeys(("stream", "stream_options", "echo"), _FORM),
+    **dict.fromkeys(("logprobs", "top_logprobs"), _LOGPROBS),
+}
+"""Parameters of which a job has no use, and why."""
+
+
 def _check_passed_on(values: dict[str, Any]) -> dict[str, Any]:
     if name := find_secret(values):
         raise secret_in_job(f"{name} looks like a secret, which is kept with every request and in the run's files")
@@ -65,13 +80,22 @@ class Params(Settings):
         default=None, ge=1, le=10**7,
         description="tokens of one choice; a longer reply is cut, and corrected. none: as many as the task needs",
     )  # fmt: skip
-    n: int = Field(default=1, ge=1, le=1_024, description="choices of each request")
+    n: int = Field(default=1, ge=1, le=1_024, description="1: `replies.candidates` draws several answers")
     seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)
     stop: tuple[str, ...] = ()
-    logprobs: bool = False
-    top_logprobs: int | None = Field(default=None, ge=0, le=1_000)
+    logprobs: bool = Field(default=False, description="false: judges ask for them themselves")
+    top_logprobs: int | None = Field(default=None, ge=0, le=1_000, description="none, as `logprobs`")
     reasoning_effort: str | None = None
     extra: PassedOn = Field(default={}, description="further fields of the request's body, passed as they are")
+
+    @model_validator(mode="after")
+    def _check_read(self) -> Self:
+        for name, why in _UNREAD.items():
+            for place, params in (("", self.__dict__), ("extra.", self.extra)):
+                value = params.get(name) or None
+                if value != (1 if why == _CHOICES and value else None):
+                    raise ValueError(f"`{place}{name}: {json.dumps(value)}` {why}")
+        return self
 
     def plain(self) -> dict[str, Any]:
         """As a request carries them: what was not set is absent."""

@@ -22,7 +22,8 @@ from pydantic import Field
 from foil.engine.errors import SeedFormatError, UsageError
 from foil.engine.ids import fraction_of
 from foil.engine.seeds.bm25 import Bm25Index
-from foil.engine.seeds.files.ledger import Ledger
+from foil.engine.seeds.files.ledger import KINDS, Ledger
+from foil.engine.seeds.files.rows import unread_files
 from foil.engine.seeds.files.unique import UniqueRecords
 from foil.engine.settings import Settings
 from foil.engine.topic import Passage, Seed
@@ -90,12 +91,12 @@ def parse_record(record: Source | SeedFormatError, parse: Callable[[Source], Par
         return error
 
 
-def no_seeds_error(settings: Settings, skipped: int = 0) -> UsageError:
+def no_seeds_error(settings: Settings, ledger: Ledger) -> UsageError:
     """The error for a corpus without a single seed: it names the settings' paths."""
     values = (value for name in type(settings).model_fields for value in [getattr(settings, name)])
     paths = [str(p) for v in values for p in (v if isinstance(v, tuple) else (v,)) if isinstance(p, Path)]
-    bad = f", and {skipped:,} bad records were skipped" if skipped else ""
-    return UsageError(f"no seeds in {', '.join(paths)}{bad}; look at its records, or give another path in `seeds`")
+    lost = "".join(f", and {ledger[kind]:,} {KINDS[kind]}" for kind in ("skipped", "unread_files") if ledger[kind])
+    return UsageError(f"no seeds in {', '.join(paths)}{lost}; look at its records, or give another path in `seeds`")
 
 
 class CorpusReader(ABC, Generic[ReaderSettings]):
@@ -105,6 +106,11 @@ class CorpusReader(ABC, Generic[ReaderSettings]):
         self._settings = settings
         self.ledger = Ledger()
         self._pool: NegativePool | None = None
+
+    def note_unread(self, path: Path) -> None:
+        """Counts the files of a folder of rows that are passed over."""
+        files = unread_files(path)
+        self.ledger.note("unread_files", str(next(iter(files), "")), len(files))
 
     @abstractmethod
     def corpus_seeds(self) -> Iterator[CorpusSeed]:
@@ -153,7 +159,7 @@ class CorpusReader(ABC, Generic[ReaderSettings]):
                 self.ledger.note("held_out", f"seed {seed.id!r}")
             yield seed
         if not any_seed:
-            raise no_seeds_error(self._settings, self.ledger["skipped"])
+            raise no_seeds_error(self._settings, self.ledger)
 
     def with_negatives(self, corpus_seeds: Iterator[CorpusSeed]) -> Iterator[Seed]:
         """The seeds, each with the negatives that it lacks; the pool of them is made once, when a seed lacks some."""

@@ -41,6 +41,7 @@ class LeetcodeReader(CorpusReader[LeetcodeSettings]):
     """Makes seeds of programming problems."""
 
     def corpus_seeds(self) -> Iterator[CorpusSeed]:
+        self.note_unread(self._settings.path)
         solution_rows = self._read_solution_rows()
         problems = (row for row in self._read_rows() if isinstance(row, SeedFormatError) or "statement" in row.value)
         yield from self.parse_records(problems, lambda row: self._parse_problem(row, solution_rows))

@@ -9,6 +9,7 @@ from typing import Any
 
 KINDS: Mapping[str, str] = {
     "skipped": "bad records were skipped",
+    "unread_files": "files are of kinds that are not read, and were passed over",
     "duplicates": "records repeat one of the same id and content, and count once",
     "regraded": "judgments give a pair another grade than before, of which the higher counts",
     "missing_documents": "judged documents are in no file",

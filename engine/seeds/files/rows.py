@@ -38,7 +38,6 @@ from foil.engine.seeds.files.streams import (
 BATCH_ROWS = 16
 TABLE_ROW_BYTES = 8 << 20
 CHUNK_CHARS = 1 << 18
-_DECODER = json.JSONDecoder()
 _SEPARATORS = re.compile(r"[\s,]*")
 ENDINGS = (".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv")
 _PACKED = re.compile(r"\.(?:(?:jsonl|ndjson|json|csv|tsv)\.(?:zst|bz2|xz|lz4|br|zip|7z)|parquet\.\w+)", re.IGNORECASE)
@@ -98,6 +97,21 @@ class SourceRow:
 
 
 Record = SourceRow | SeedFormatError
+
+
+class RepeatedKeyError(ValueError):
+    """A JSON object has a key twice, of which one value would be lost."""
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise RepeatedKeyError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands there twice")
+    return value
+
+
+_DECODER, _ANY_DECODER = json.JSONDecoder(object_pairs_hook=_distinct), json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +187,11 @@ def read_table(file: Path) -> Iterator[SourceRow]:
         yield record
 
 
+def unread_files(path: Path) -> list[Path]:
+    """The files of a folder that `read_rows` passes over: their names end as no row format does."""
+    return [] if path.is_file() else [file for file in list_files(path) if not _ending(file.name)]
+
+
 def decode_all(raw: Iterable[Line | Record], max_row_bytes: int) -> Iterator[Record]:
     """The records of what `read_raw` gave; blank lines are passed over."""
     for item in raw:
@@ -220,7 +239,7 @@ def _ending(name: str) -> str:
 
 def _decode_line(path: str, number: int, content: bytes) -> Record:
     try:
-        value = json.loads(content)
+        value = json.loads(content, object_pairs_hook=_distinct)
         if b"\\ud" in content.lower():
             _require_utf8(value)
     except (ValueError, RecursionError) as error:
@@ -256,6 +275,11 @@ def _read_array(stream: Stream, max_row_bytes: int) -> Iterator[Record]:
             value, end = _DECODER.raw_decode(buffer, start)
             if "\\ud" in buffer[start:end].lower():
                 _require_utf8(value)
+        except RepeatedKeyError as error:
+            number, (_, end) = number + 1, _ANY_DECODER.raw_decode(buffer, start)
+            yield SeedFormatError(stream.name, number, f"a JSON object ({error})", buffer[start : start + 120])
+            start = end
+            continue
         except (ValueError, RecursionError) as error:
             more_text = _read_text(stream, reader, number) if len(buffer) - start <= max_row_bytes else ""
             if not more_text:

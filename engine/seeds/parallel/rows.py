@@ -67,6 +67,7 @@ class RowReader(CorpusReader[RowSettings]):
         return False
 
     def corpus_seeds(self) -> Iterator[CorpusSeed]:
+        self.note_unread(self.rows_path())
         return self.seeds_of(read_rows(self.rows_path(), self._settings.max_row_bytes))
 
     def from_the_start(self) -> Iterator[CorpusSeed]:
@@ -120,6 +121,7 @@ class RowReader(CorpusReader[RowSettings]):
     def join(self, blocks: Iterable[BlockSeeds]) -> Iterator[PackedSeed]:
         """The seeds of all blocks. Raises as reading them in one process would."""
         self.ledger, any_seed = Ledger(), False
+        self.note_unread(self.rows_path())
         unique = UniqueSeeds(self.ledger)
         for block in blocks:
             self.ledger.add(block.ledger)
@@ -131,7 +133,7 @@ class RowReader(CorpusReader[RowSettings]):
             if block.error:
                 raise block.error
         if not any_seed:
-            raise no_seeds_error(self._settings, self.ledger["skipped"])
+            raise no_seeds_error(self._settings, self.ledger)
 
     def _decode(self, block: Block) -> Iterator[Record]:
         return decode_all(block, self._settings.max_row_bytes)

@@ -61,9 +61,13 @@ READ = {
     "two on a line.jsonl": (b'{"q":"a","p":"b"}{"q":"x","p":"y"}\n{"q":"c","p":"d"}\n', [CD], 1),
     "commas behind.jsonl": (b'{"q":"a","p":"b"},\n{"q":"c","p":"d"}\n', [CD], 1),
     "no text.jsonl": (b'{"q":1,"p":"b"}\n{"q":null,"p":"b"}\n{"q":["a"],"p":"b"}\n{"q":"c","p":"d"}\n', [CD], 3),
+    "a key twice.jsonl": (b'{"q":"a","q":"x","p":"b"}\n{"q":"a","p":{"text":"b","text":1}}\n{"q":"c","p":"d"}',
+                          [CD], 2),
+    "equal values of a key.jsonl": (b'{"q":"a","q":"a","p":"b"}\n{"q":"c","p":"d","Q":1}\n', [CD], 1),
     "passages.jsonl": (b'{"q":"a","p":["b",""]}\n{"q":"a","p":[null]}\n{"q":"c","p":["d","d"]}\n', [CD], 2),
     "whole lines.json": (b'[\n{"q":"a","p":"b"},\n{"q":"c","p":"d"}\n]\n\n', [AB, CD], 0),
     "a mark.json": (BOM + b' [{"q":"a","p":"b"}]\n', [AB], 0),
+    "a key twice.json": (b'[{"q":"a","p":"x","p":"b"}, {"m":{"y":1,"y":1}}, {"q":"c","p":"d"}]', [CD], 2),
     "no object.json": (b'[{"q":"a","p":"b"}, 7, null, {"q":"c","p":"d"}]', [AB, CD], 2),
     # Parquet
     "text.PARQUET": (pa.table({"q": ["a", "c"], "p": ["b", "d"]}), [AB, CD], 0),
@@ -96,6 +100,26 @@ def test_an_odd_row_is_its_seed_to_the_letter_or_skipped_and_counted(tmp_path, n
 
 
 ROW = b'{"q":"a","p":"b"}\n'
+UNREAD = ("b.xlsx", "deep/c.arrow", "notes.md", "z.tar.gz")
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_files_of_a_folder_that_are_passed_over_are_counted(tmp_path, processes):
+    put(tmp_path / "a.jsonl", ROW)
+    (tmp_path / "deep").mkdir()
+    for name in UNREAD:
+        put(tmp_path / name, b"x")
+    reader: Any = table(tmp_path).in_parallel(processes, ()) if processes else table(tmp_path)
+    assert len(list(reader)) == 1
+    assert reader.ledger.plain() == {"unread_files": {"count": 4, "first": str(tmp_path / "b.xlsx")}}
+
+
+def test_a_folder_of_files_that_are_not_read_is_refused_with_their_number(tmp_path):
+    put(tmp_path / "b.xlsx", b"x")
+    with pytest.raises(UsageError, match=r"no seeds in .*, and 1 files are of kinds that are not read"):
+        list(table(tmp_path))
+
+
 REFUSED = {
     "two arrays": ({"r.json": b'[{"q":"a","p":"b"}]\n[{"q":"c","p":"d"}]'}, "r.json:2: expected nothing behind the"),
     "rows behind an array": ({"r.json": b'[{"q":"a","p":"b"}]\n\n\n{"q":"c","p":"d"}\n'}, "nothing behind the array"),
@@ -282,6 +306,18 @@ WITHOUT_EFFECT = {
     "a judge that nothing asks": (asking(models={"judge": MODEL}), 0, "models.judge has no effect"),
     "a writer of a recipe without one": ({"models": {"writer": MODEL}}, 0, "models.writer has no effect"),
     "a budget without a price": ({**asking(), "limits": {"budget": {"usd": 1}}}, 2, "needs the `price`"),
+    **{
+        f"params that nothing reads: {params}": (asking(params=params), 2, words)
+        for params, words in (
+            ({"n": 4}, "`n: 4` pays for choices that nothing reads; leave it out: `replies.candidates` draws"),
+            ({"extra": {"n": 2}}, "`extra.n: 2` pays for choices"),
+            ({"extra": {"best_of": 3}}, "`extra.best_of: 3` pays for choices"),
+            ({"extra": {"stream": True}}, "`extra.stream: true` changes the form of a reply"),
+            ({"logprobs": True}, "`logprobs: true` asks for what nothing reads"),
+            ({"top_logprobs": 5}, "`top_logprobs: 5` asks for what nothing reads"),
+        )
+    },
+    "choices of which there is one": (asking(params={"n": 1, "extra": {"n": 1, "stream": False}}), 0, ""),
     "a parameter that Foil sets": (asking(params={"stream": True}), 2, "params.stream"),
     "the messages": (asking(params={"messages": []}), 2, "params.messages"),
     "the model twice": (asking(params={"model": "other"}), 2, "params.model"),
