@@ -3,7 +3,11 @@
 The public names are those below (cluster/library.py says what each does); all else may change.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+if not Path(__path__[0], "engine").exists():  # an uploaded checkout: its links would be second copies of each folder
+    __path__.append(str(Path(__path__[0]).parent))
 
 if TYPE_CHECKING:
     from foil.cluster.library import OpenRun, evaluate, load_job, open_run, run, train

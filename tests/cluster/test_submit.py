@@ -1,11 +1,12 @@
 """What `foil submit` uploads: the sources, and nothing whose name speaks of keys."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
-from foil.cluster.commands.operators.submit import checked_files, command_of, files_to_send
+from foil.cluster.commands.operators.submit import checked_files, command_of, copy_files, files_to_send
 from foil.engine.errors import UsageError
 from foil.engine.keys import know_key
 from tests.support.commands import write_job
@@ -78,6 +79,19 @@ def test_this_checkout_is_sent_with_all_that_a_run_reads():
     assert {"cluster/__main__.py", "engine/keys.py", "prompts/constraints/wordings.yaml", "pyproject.toml"} <= names
     assert not any(name.startswith(("tests/", "benchmarks/", ".git/")) for name in names)
     assert secrets == []
+
+
+def test_what_is_sent_runs_and_has_each_file_once(tmp_path):
+    """The links by which a checkout's folders are `foil.NAME` stay behind: Ray would send what they lead to as well."""
+    sent, _ = files_to_send(REPO)
+    copy_files(sent, REPO, tmp_path / "sent")
+    there = [path for path in (tmp_path / "sent").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in there) == sum(path.stat().st_size for path in sent)
+    assert not [path for path in (tmp_path / "sent").rglob("*") if path.is_symlink()]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-m", "foil", "run", write_job(tmp_path, 4)]
+    ended = subprocess.run(command, cwd=tmp_path / "sent", env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_what_the_cluster_starts_is_a_foil_run_with_the_flags_that_were_given(monkeypatch):

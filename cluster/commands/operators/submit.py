@@ -140,17 +140,20 @@ def _send(
     size = sum(file.stat().st_size for file in files)
     print_line(f"sending {len(files):,} files, {size:,} bytes; left out as secrets: {', '.join(left_out) or 'none'}")
     with tempfile.TemporaryDirectory(prefix="foil-submit-") as folder:
-        for file in files:
-            target = Path(folder) / file.relative_to(Path.cwd())
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(file, target)
-        for link in package_links(Path.cwd()):
-            (Path(folder) / link).symlink_to(Path.cwd().joinpath(link).readlink())
+        copy_files(files, Path.cwd(), Path(folder))
         runtime_env = {"working_dir": folder, "env_vars": variables}
         try:
             client.submit_job(entrypoint=shlex.join(command), submission_id=name, runtime_env=runtime_env)
         except (OSError, RuntimeError) as error:
             raise ClusterUnreachableError(f"the Ray head did not take the job: {error}; submit it again") from None
+
+
+def copy_files(files: Iterable[Path], home: Path, folder: Path) -> None:
+    """Copies files of `home` to where they lie in the uploaded folder."""
+    for file in files:
+        target = folder / file.relative_to(home)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, target)
 
 
 def checked_files(folder: Path, job_file: Path) -> tuple[list[Path], list[str]]:
@@ -164,7 +167,7 @@ def checked_files(folder: Path, job_file: Path) -> tuple[list[Path], list[str]]:
 def files_to_send(folder: Path) -> tuple[list[Path], list[str]]:
     """The files of a checkout that a run needs, and the names left out because they may be secrets.
 
-    What git ignores is left out silently, and so are links (but `package_links`), caches, environments, tests and data.
+    What git ignores is left out silently, and so are links, caches, environments, tests and data.
     Price: one walk, and one look through each file.
     """
     files, left_out = [], []
@@ -178,12 +181,6 @@ def files_to_send(folder: Path) -> tuple[list[Path], list[str]]:
         elif path.is_file() and not path.is_symlink():
             (left_out.append(f"{inside} (holds a key)") if holds_key(path) else files.append(path))
     return sorted(files), sorted(left_out)
-
-
-def package_links(folder: Path) -> list[Path]:
-    """Where a checkout of Foil lies here: the links by which its folders are imported as `foil.NAME`."""
-    links = sorted((folder / "foil").glob("*"))
-    return [link.relative_to(folder) for link in links if link.is_symlink() and link.resolve() == folder / link.name]
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
