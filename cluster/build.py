@@ -9,11 +9,10 @@ from foil.cluster.catalog import MODELS, RunContext, engines_of, factory_for, op
 from foil.cluster.job import Job
 from foil.cluster.seeds.stored_topics import StoredTopicsSettings, WholeOnly
 from foil.datasets_out.commits.log import CommitLog
-from foil.datasets_out.curation.call_replies import CallReplies
-from foil.engine.flow.reply_archive import ReplyArchive
+from foil.datasets_out.curation.reply_archive import ReplyArchive
+from foil.engine.errors import NoRunError
 from foil.engine.ids import canonical_json, sha256_hex
-from foil.engine.protocols import Model, PaidReplies, Parts, Recipe, Screen, SeedReader, Validator
-from foil.engine.requests import Reply, Request
+from foil.engine.protocols import Model, Parts, Recipe, Screen, SeedReader, Validator
 from foil.engine.runtime.session import RunSpec, WorkerSpec
 from foil.engine.settings import Settings
 from foil.engine.storage.opening import mirror_of, open_store
@@ -24,7 +23,12 @@ from foil.validators.catalog import screens_of, validators_of
 
 
 def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
-    """Builds the reader and the screens, and takes every part's fingerprint. `reuse`: where other runs lie."""
+    """Builds the reader and the screens, and takes every part's fingerprint. `reuse`: where other runs lie.
+
+    Raises NoRunError where none lies.
+    """
+    for out in reuse:
+        _check_reused(out)
     places = [open_store(out.resolve()).url for out in reuse]
     parts, screens = build_parts(job, places), _screens(job)
     hashed: list[Recipe | Screen | Validator] = [parts.recipe, *screens, *parts.validators]
@@ -34,6 +38,16 @@ def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
     spec = RunSpec(open_seeds(job.seeds), screens, worker, identity, open_seeds=partial(_open_stream, job))
     build = partial(build_parts, job, places, run=spec.fingerprint)
     return replace(spec, worker=replace(worker, build_parts=build, run=_name(spec, job)))
+
+
+def _check_reused(out: Path) -> None:
+    try:
+        CommitLog(out).run()
+    except NoRunError:
+        problem = "holds no run (no run.json)" if out.exists() else "is not there"
+        raise NoRunError(
+            f"{out} {problem}, so it has no replies to reuse; mend the path, or leave `--reuse` out"
+        ) from None
 
 
 def _name(spec: RunSpec, job: Job) -> str:
@@ -71,23 +85,12 @@ def build_parts(job: Job, reuse: Sequence[str] = (), run: str = "") -> Parts:
     )
 
 
-def _paid(job: Job, reuse: Sequence[str]) -> PaidReplies | None:
+def _paid(job: Job, reuse: Sequence[str]) -> ReplyArchive | None:
     """What other runs have paid for; of stored topics also what their judges answered."""
-    archives: list[PaidReplies] = [ReplyArchive([open_store(mirror_of(out)) for out in reuse])] if reuse else []
-    if isinstance(job.seeds, StoredTopicsSettings):
-        archives.append(CallReplies(job.seeds.out, job.seeds.snapshot, "judges."))
-    return _FirstPaid(archives) if archives else None
-
-
-class _FirstPaid:
-    """The first of several that has a reply."""
-
-    def __init__(self, places: Sequence[PaidReplies]) -> None:
-        self._places = places
-
-    def get(self, request: Request) -> Reply | None:
-        """The reply; None if none has it."""
-        return next(filter(None, (place.get(request) for place in self._places)), None)
+    runs = [mirror_of(out) for out in reuse]
+    if isinstance(job.seeds, StoredTopicsSettings) and (of := job.seeds.out.resolve()) not in runs:
+        runs.append(of)
+    return ReplyArchive(runs) if runs else None
 
 
 def _recipe(settings: Settings) -> Recipe:

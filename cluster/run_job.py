@@ -61,7 +61,7 @@ def run_job(
     `on_seeds` is called with the number of seeds read, for each or now and then. `takeover`: takes the folder from a
     run that holds it. `retry_failed`: asks rows that failed again.
     """
-    _check_needs(job, reuse)
+    _check_needs(job)
     job = _placed(job)
     _check_place(open_store(job.out))
     spec = build_run(_drained_in_time(job), reuse)
@@ -131,12 +131,10 @@ def _drained_in_time(job: Job) -> Job:
     return replace(job, runtime=job.runtime.model_copy(update={"drain_s": drain_s}))
 
 
-def _check_needs(job: Job, reuse: Sequence[Path]) -> None:
-    """Refuses a job before anything is started: a missing library, file or run to reuse, an empty API key."""
+def _check_needs(job: Job) -> None:
+    """Refuses a job before anything is started: a missing library or file, an empty API key."""
     if job.runtime.kind == "ray":
         need("ray", extra="ray")
-    for out in reuse:
-        CommitLog(out).run()
     for path in _paths_read(job.seeds):
         if not path.exists():
             raise UsageError(f"{path} is not there, and `seeds` names it; mend the path (nothing was started)")

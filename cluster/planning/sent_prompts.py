@@ -1,4 +1,4 @@
-"""The requests behind a run's calls: its seeds once more, answered from its journal alone.
+"""The requests behind a run's calls: its seeds once more, answered from its journal and its rows alone.
 
 Promise: nothing is sent, paid or written. Price: the seeds are read up to the last wanted one.
 """
@@ -8,17 +8,16 @@ from collections.abc import Collection
 from foil.cluster.build import build_parts
 from foil.cluster.catalog import open_seeds
 from foil.cluster.job import Job
-from foil.engine.flow.reply_archive import ReplyArchive
+from foil.datasets_out.curation.reply_archive import ReplyArchive
 from foil.engine.planning.replay import replay_seed
 from foil.engine.requests import Request
-from foil.engine.storage.opening import open_store
 
 
 async def requests_of(job: Job, seed_ids: Collection[str]) -> dict[str, Request]:
     """What was asked for these seeds of the job's run, by the id of the request."""
     if not seed_ids:
         return {}
-    parts, archive = build_parts(job), ReplyArchive([open_store(job.out)])
+    parts, archive = build_parts(job), ReplyArchive([job.out])
     requests: dict[str, Request] = {}
     left = set(seed_ids)
     try:

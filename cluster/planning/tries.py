@@ -16,10 +16,9 @@ from foil.cluster.build import build_run
 from foil.cluster.job import Job
 from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.commits.snapshot import load_snapshot, read_partitions
-from foil.engine.flow.reply_archive import ReplyArchive
+from foil.datasets_out.curation.reply_archive import ReplyArchive
 from foil.engine.planning.funnel import Funnel, funnel_of
 from foil.engine.planning.plan import PlanSample
-from foil.engine.storage.opening import open_store
 
 _DIGITS = 12
 _REPLIES = 50
@@ -103,7 +102,7 @@ def _differences(standing: Mapping[str, Any], identity: Mapping[str, Any]) -> tu
 
 def _latencies(out: Path, funnel: Funnel) -> dict[str, float]:
     """The mean seconds of the first replies to each task, as far as the journal has them."""
-    archive, latencies = ReplyArchive([open_store(out)]), {}
+    archive, latencies = ReplyArchive([out]), {}
     for task, stage in funnel.stages.items():
         replies = list(filter(None, map(archive.find, stage.request_ids[:_REPLIES])))
         if replies:

@@ -2,8 +2,8 @@
 
 Promise: nothing that a commit entry or a snapshot names is touched, nothing of a partition that is still to be made,
 and nothing while a run holds the folder: the lease is taken first. Replies that no seed asked for go once the run has
-all it planned. Price: the replies in a journal are gone for
-`--reuse`; those of the topics stand in the table `calls`.
+all it planned. Price: of the replies in a journal `--reuse` then has what stands in the table `calls`: one choice of
+each, without logprobs.
 """
 
 import asyncio

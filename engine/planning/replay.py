@@ -65,6 +65,8 @@ async def rows_of(parts: Parts, seed: Seed, replies: AnswersRequests) -> list[To
 
 
 async def _validated(parts: Parts, topic: Topic, calls: Sequence[Call], ask: SeedAsk) -> Topic:
+    if topic.status != "accepted" or topic.verdicts:
+        return topic
     verdicts: list[Verdict] = []
     failure, unjudged = None, None
     for validator in sorted(parts.validators, key=lambda validator: validator.cost):

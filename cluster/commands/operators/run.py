@@ -93,10 +93,13 @@ def run(
 
 def run_and_show(job: Job, reuse: Sequence[Path], *, takeover: bool, as_json: bool, retry_failed: bool = False) -> None:
     """Runs a checked job with its progress and its funnel. Raises Exit with the run's exit code, if it is not 0."""
+    from foil.cluster.planning.paid_prompts import paid_line
     from foil.cluster.run_job import run_job
     from foil.datasets_out.commits.log import CommitLog
     from foil.engine.flow.progress import status
 
+    if reuse:
+        (LOG.info if job.runtime.log_format == "json" else say)(paid_line(job, reuse))
     if job.runtime.log_format == "json":
         printer = ProgressPrinter(None, lambda line: LOG.info(line.strip()))
         summary = run_job(job, reuse, printer, printer.count_seeds, takeover=takeover, retry_failed=retry_failed)

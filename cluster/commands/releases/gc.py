@@ -26,7 +26,7 @@ def gc(
 ) -> None:
     """Remove unfinished files, orphans and old journals of committed partitions. Exit code 12 while a run holds OUT.
 
-    The replies of a removed journal are gone for `--reuse`; those that made topics stand in the table `calls`.
+    `--reuse` then reads what the table `calls` has of the replies: one choice of each, without logprobs.
     """
     from foil.datasets_out.curation.collection import collect
 

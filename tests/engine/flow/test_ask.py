@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foil.datasets_out.curation.reply_archive import ReplyArchive
 from foil.engine.errors import (
     BudgetSpentError,
     CutReplyError,
@@ -25,7 +26,6 @@ from foil.engine.flow.budget import Budget, Spend
 from foil.engine.flow.journal import Journal
 from foil.engine.flow.journal_reading import paid_replies, possibly_paid_twice
 from foil.engine.flow.limits import BudgetSettings
-from foil.engine.flow.reply_archive import ReplyArchive
 from foil.engine.flow.reply_service import ReplyService
 from foil.engine.model_traits import ModelTraits
 from foil.engine.protocols import Model, Prompt
@@ -380,7 +380,7 @@ def test_calls_stand_in_the_order_asked_however_the_replies_come_in(tmp_path):
 
 def test_what_another_run_has_paid_for_is_taken_over(tmp_path):
     asyncio.run(asker(tmp_path / "a", Script())(PROMPT, Line))
-    model, paid = Script("never asked"), ReplyArchive([open_store(tmp_path / "a")])
+    model, paid = Script("never asked"), ReplyArchive([tmp_path / "a"])
     replies = ReplyService(Journal(open_store(tmp_path / "b")).open(0), Budget(BudgetSettings()), "me", paid)
     asyncio.run(SeedAsk(replies, {"writer": model}, parse, corrections=1)(PROMPT, Line))
     assert model.sent == []

@@ -8,13 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from foil.cluster.commands.app import app
+from foil.datasets_out.curation.reply_archive import ReplyArchive
 from foil.engine.flow.budget import Budget
 from foil.engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
-from foil.engine.flow.reply_archive import ReplyArchive
 from foil.engine.model_traits import ModelTraits
 from foil.engine.planning.funnel import funnel_of
 from foil.engine.planning.plan import not_seen, sample_seeds, stages, trace_calls
-from foil.engine.storage.opening import open_store
 from tests.support.commands import calls_sent, foil, hosted_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import serving
@@ -87,7 +86,7 @@ def test_the_upper_bound_has_every_turn(tmp_path):
 def test_the_replies_of_another_run_are_taken_over_and_not_paid(tmp_path):
     bill, first, second = tmp_path / "bill", opened(tmp_path / "first"), opened(tmp_path / "second")
     run_parts(Numbers(30), lambda: build(first, model=Echo(bill)), LIMITS, RuntimeSettings())
-    paid = ReplyArchive([open_store(first)])
+    paid = ReplyArchive([first])
 
     def parts():
         return replace(build(second, model=Echo(bill)), paid=paid)
