@@ -33,7 +33,7 @@ from foil.cluster.commands.operators.try_job import try_
 from foil.cluster.commands.operators.watch import watch
 from foil.cluster.commands.releases.compact import compact
 from foil.cluster.commands.releases.export import export
-from foil.cluster.commands.releases.filter import drop, filter_
+from foil.cluster.commands.releases.filter import accept, drop, filter_
 from foil.cluster.commands.releases.gc import gc
 from foil.cluster.commands.releases.merge import merge
 from foil.cluster.commands.releases.mix import mix
@@ -55,8 +55,8 @@ from foil.cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
     run, try_, plan, submit, cancel, logs, watch, status, show, sql, why, diff, report, view, label, audit, agreement,
-    calibrate, verify, snapshot, filter_, drop, revalidate, relabel, merge, mix, mine, compact, gc, export, restore,
-    push, train, average, evaluate, ablate, doctor,
+    calibrate, verify, snapshot, filter_, drop, accept, revalidate, relabel, merge, mix, mine, compact, gc, export,
+    restore, push, train, average, evaluate, ablate, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__.rstrip("_"): command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}

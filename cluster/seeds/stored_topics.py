@@ -5,7 +5,8 @@
 - A whole topic is as its recipe made it, as far as the row tells: no verdict, no status, labels that a judge had taken
   over or reversed as they were before. What a judge cut from a topic that it accepted is in no row, so it stays cut; a
   row that is not accepted has all that the judges got. Texts stay as checks edited them.
-- A row that is no whole topic stays rejected or failed, with its reason. So does one that people or a filter took out.
+- A row that is no whole topic stays rejected or failed, with its reason. So does one that people or a filter took out;
+  one that they accepted stays accepted.
 - Calls of the recipe are kept, as paid by the other run; those of its judges are not, since they are asked anew.
 
 Promise: topics keep their ids. Price: one partition in memory.
@@ -21,6 +22,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot, read_partitions
+from foil.datasets_out.curation.derived_run import ACCEPTED
 from foil.datasets_out.curation.merge import as_paid
 from foil.engine.errors import UsageError
 from foil.engine.planning.funnel import is_whole
@@ -88,7 +90,7 @@ class WholeOnly:
 def as_made(topic: Topic) -> Topic:
     """The topic before any validator spoke, its calls paid; as it is, where nothing is to be decided anew."""
     paid = as_paid(topic)
-    if not is_whole(topic) or _is_taken_out(topic):
+    if not is_whole(topic) or _is_decided(topic):
         return paid
     calls = tuple(call for call in paid.calls if not call.task.startswith("judges."))
     judgments = tuple(_unjudged(topic)) if any(v.validator.startswith("judge_") for v in topic.verdicts) else None
@@ -118,9 +120,10 @@ def _seed(topics: Sequence[Topic]) -> Seed:
     )
 
 
-def _is_taken_out(topic: Topic) -> bool:
-    """Whether the topic was rejected by something that is no validator: a person, or a filter."""
-    return any(verdict.outcome == "reject" and verdict.validator not in VALIDATORS for verdict in topic.verdicts)
+def _is_decided(topic: Topic) -> bool:
+    """Whether something that is no validator rejected or accepted the topic: a person, or a filter."""
+    others = (verdict for verdict in topic.verdicts if verdict.validator not in VALIDATORS)
+    return any(verdict.outcome == "reject" or verdict.reason == ACCEPTED for verdict in others)
 
 
 def _unjudged(topic: Topic) -> Iterator[Judgment]:

@@ -1,4 +1,4 @@
-"""Filters a run by SQL, balances it by a column, holds topics out, drops topics by id: the topics to change, and how.
+"""Filters a run by SQL, balances it by a column, holds topics out, drops or accepts topics: which ones, and how.
 
 Conditions are of the view `topics`, and are asked behind the wall of `datasets_out.sql`: they read and do nothing else.
 """
@@ -7,35 +7,55 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from foil.datasets_out.commits.snapshot import Snapshot
-from foil.datasets_out.curation.derived_run import DerivedRun, taken_out, write_derived
+from foil.datasets_out.curation.derived_run import DerivedRun, taken_in, taken_out, write_derived
 from foil.datasets_out.sql.query import run_sql, topics_sql
 from foil.engine.errors import UsageError
 from foil.engine.ids import fraction_of
 from foil.engine.topic import Topic
 
 SHORTEST_PREFIX = 4
+_NAMED_IN_ERRORS = 5
+_CONTRAST = """topic_id IN (
+    SELECT topic_id FROM judgments GROUP BY topic_id, intent_id HAVING max(relevance) > 0 AND min(relevance) < 0)"""
+"""Whether an intent of the topic has a relevant passage and one that is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Which accepted topics stay accepted. `where`: a condition; `balance`: an expression, each of whose values keeps
     at most `at_most` topics (without a number, as many as the rarest value has); `heldout`: a condition on topics that
-    only evaluation sees from now on."""
+    only evaluation sees from now on. `rejected`: rejected topics that have a contrast are chosen from as well."""
 
     where: str = ""
     balance: str = ""
     at_most: int | None = None
     heldout: str = ""
+    rejected: bool = False
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the new run; without `rejected`, as it was before there was that."""
+        values = asdict(self)
+        return values if self.rejected else {name: value for name, value in values.items() if name != "rejected"}
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """Who accepts rejected topics, and why."""
+
+    by: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """The ids that a choice takes out, by reason, and those that it holds out."""
+    """The ids that a choice takes out, by reason, those that it holds out, and all that stay accepted."""
 
     out: dict[str, str]
     heldout: frozenset[str]
+    accepted: frozenset[str]
 
 
 def filter_run(source: Snapshot, into: Path, choice: Choice) -> DerivedRun:
@@ -48,13 +68,16 @@ def filter_run(source: Snapshot, into: Path, choice: Choice) -> DerivedRun:
     evidence = {"filtered": f"not {choice.where}", "balanced": f"more than enough of its {choice.balance}"}
 
     def change(topic: Topic) -> Topic:
-        if reason := chosen.out.get(topic.id):
+        if topic.status == "rejected" and topic.id in chosen.accepted:
+            topic = taken_in(topic, "filter", f"{choice.where or choice.balance}")
+        reason = chosen.out.get(topic.id)
+        if reason and topic.status == "accepted":
             return taken_out(topic, "filter", reason, evidence[reason])
         if topic.id in chosen.heldout and topic.attributes.get("split") != "heldout":
             return replace(topic, attributes={**topic.attributes, "split": "heldout"})
         return topic
 
-    return write_derived(source, into, "filter", asdict(choice), change)
+    return write_derived(source, into, "filter", choice.identity(), change)
 
 
 def drop_topics(source: Snapshot, into: Path, names: Sequence[str], reason: str) -> DerivedRun:
@@ -69,15 +92,51 @@ def drop_topics(source: Snapshot, into: Path, names: Sequence[str], reason: str)
     return write_derived(source, into, "drop", {"topics": sorted(ids), "reason": reason}, change)
 
 
+def accept_topics(source: Snapshot, into: Path, names: Sequence[str], where: str, by: Acceptance) -> DerivedRun:
+    """Writes the run in which rejected topics are accepted: those named, and those with a contrast that `where` holds
+    of. Raises UsageError for a named one that is not rejected or has no contrast left."""
+    if not (by.reason.strip() and by.by.strip()):
+        raise UsageError("--reason or --by is empty; say who accepts these topics and why, for whoever reads the run")
+    named = _resolve(source, names)
+    where_holds = f"(({where or 'false'}\n)) IS TRUE AND {_CONTRAST}"
+    columns = f"topic_id, status, {_CONTRAST} AS contrast, {where_holds} AS wanted"
+    rows = run_sql(source.out, topics_sql(columns, "true"), snapshot=source.name or None).to_pylist()
+    by_id = {row["topic_id"]: row for row in rows}
+    _refuse([name for name in named if by_id[name]["status"] != "rejected"], "not rejected, so cannot be accepted")
+    _refuse(
+        [name for name in named if not by_id[name]["contrast"]],
+        "without a contrast: no intent has both a relevant and a non-relevant passage, so nothing can be learned from "
+        "it; `foil show` shows what is left",
+    )
+    ids = {*named, *(name for name, row in by_id.items() if row["status"] == "rejected" and row["wanted"])}
+    if not ids:
+        raise UsageError(
+            f"no rejected topic of {source.out} with a contrast is chosen by {where!r}; look with `foil sql`"
+        )
+
+    def change(topic: Topic) -> Topic:
+        return taken_in(topic, "curator", f"{by.by}: {by.reason}") if topic.id in ids else topic
+
+    return write_derived(source, into, "accept", {"topics": sorted(ids), **asdict(by)}, change)
+
+
+def _refuse(names: Sequence[str], problem: str) -> None:
+    if names:
+        more = f" and {len(names) - _NAMED_IN_ERRORS:,} more" if len(names) > _NAMED_IN_ERRORS else ""
+        raise UsageError(f"{', '.join(names[:_NAMED_IN_ERRORS])}{more}: {problem}; leave it out")
+
+
 def _choose(source: Snapshot, choice: Choice) -> _Chosen:
     columns = [
         f"(({choice.where or 'true'}\n)) IS TRUE AS wanted",
         f"CAST(({choice.balance or 'NULL'}\n) AS VARCHAR) AS value",
         f"(({choice.heldout or 'false'}\n)) IS TRUE AS held",
     ]
-    sql = topics_sql(f"topic_id, {', '.join(columns)}", "status = 'accepted' ORDER BY topic_id")
+    also = f"OR status = 'rejected' AND {_CONTRAST}" if choice.rejected else ""
+    candidates = f"(status = 'accepted' {also})"
+    sql = topics_sql(f"topic_id, {', '.join(columns)}", f"{candidates} ORDER BY topic_id")
     rows = run_sql(source.out, sql, snapshot=source.name or None).to_pylist()
-    if len(rows) != source.sums().counts.topics["accepted"]:
+    if len(rows) != _count(source, candidates):
         raise UsageError(
             f"{choice.where or choice.balance or choice.heldout!r} does not have one value for each topic (unnest has "
             'many, or none); give a condition such as "list_contains(...)" or "len(...) > 0"'
@@ -95,7 +154,14 @@ def _choose(source: Snapshot, choice: Choice) -> _Chosen:
                 "balance; `foil sql` shows what topics differ in"
             )
         out |= dict.fromkeys(_too_many(chosen, choice.at_most), "balanced")
-    return _Chosen(out, frozenset(row["topic_id"] for row in rows if row["held"]))
+    heldout = frozenset(row["topic_id"] for row in rows if row["held"])
+    return _Chosen(out, heldout, frozenset(name for name, _ in chosen) - out.keys())
+
+
+def _count(source: Snapshot, condition: str) -> int:
+    table = run_sql(source.out, topics_sql("count(*) AS n", condition), snapshot=source.name or None)
+    count: int = table.column("n")[0].as_py()
+    return count
 
 
 def _too_many(topics: Iterable[tuple[str, str | None]], at_most: int | None) -> list[str]:

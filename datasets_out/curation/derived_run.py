@@ -3,8 +3,9 @@
     snapshot --partition by partition--> change(topic) --> a run of its own with a snapshot, and where it came from
 
 Promise: no topic is lost. What is taken out stays as a rejected row with its reason and a verdict that says who took it
-out and why. Topics keep their ids, and so their split; calls count as `reused`. The same snapshot and the same change
-give the same bytes, and a change that was stopped goes on after its last partition. Price: one partition in memory.
+out and why; what is taken in keeps the verdicts that had rejected it. Topics keep their ids, and so their split; calls
+count as `reused`. The same snapshot and the same change give the same bytes, and a change that was stopped goes on
+after its last partition. Price: one partition in memory.
 """
 
 from collections import Counter
@@ -19,6 +20,8 @@ from foil.datasets_out.curation.origins import end_derived, open_derived
 from foil.engine.errors import UsageError
 from foil.engine.topic import Topic, Verdict
 
+ACCEPTED = "accepted"
+"""The reason of the verdict by which a person or a filter accepted a rejected topic."""
 Change = Callable[[Topic], Topic]
 """The topic as the new run has it."""
 
@@ -60,8 +63,14 @@ def taken_out(topic: Topic, by: str, reason: str, evidence: str) -> Topic:
     return replace(topic, status="rejected", reason=reason, detail=evidence, verdicts=(*topic.verdicts, verdict))
 
 
+def taken_in(topic: Topic, by: str, evidence: str) -> Topic:
+    """The topic as an accepted row; why it was rejected stays in its verdicts."""
+    verdict = Verdict(by, "topic", "pass", ACCEPTED, f"{evidence}; it was rejected: {topic.reason}")
+    return replace(topic, status="accepted", reason="", detail="", verdicts=(*topic.verdicts, verdict))
+
+
 def _became(before: Topic, after: Topic) -> str:
     """What became of a topic, in a word; "" if it is as it was."""
     if before == after:
         return ""
-    return after.reason if after.status != before.status else "changed"
+    return after.reason or after.status if after.status != before.status else "changed"

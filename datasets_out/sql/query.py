@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -53,6 +54,13 @@ _TIMEOUTS_S = (0.1, 86_400)
 _LEAST_MEMORY_BYTES = 64 << 20
 _HOME = Path(__file__).absolute().parents[3]
 """From where `foil` is imported."""
+_OF_NOTES = re.compile(r"\b(flag|note)\b", re.IGNORECASE)
+_NOTED = """(
+    SELECT t.*, coalesce(n.flag, '') AS flag, coalesce(n.note, '') AS note
+    FROM topics AS t LEFT JOIN (
+        SELECT topic_id, max(flag) AS flag, string_agg(note, ' | ') FILTER (note <> '') AS note FROM notes GROUP BY ALL
+    ) AS n USING (topic_id)
+) AS topics"""
 _KEPT_ENVIRONMENT = ("LD_LIBRARY_PATH", "PATH", "TZ")
 # pyarrow.dataset loads pandas wherever it is installed, for nothing here: that would be half of the start.
 WITHOUT_PANDAS = """
@@ -142,8 +150,12 @@ def run_sql(
 
 
 def topics_sql(columns: str, condition: str) -> str:
-    """A query of the view `topics`; what follows its condition may stand behind that."""
-    return f"SELECT {columns} FROM topics WHERE {condition}"  # noqa: S608 - `run_sql` only reads
+    """A query of the view `topics`; what follows its condition may stand behind that.
+
+    A condition may also be about `flag` and `note`, of the desk's notes, "" where a topic has none.
+    """
+    topics = _NOTED if _OF_NOTES.search(condition + columns) else "topics"
+    return f"SELECT {columns} FROM {topics} WHERE {condition}"  # noqa: S608 - `run_sql` only reads
 
 
 def _folders(

@@ -281,10 +281,10 @@ class Flow:
     async def _validate(self, topic: Topic, calls: Sequence[Call], ask: SeedAsk, clock: SeedClock) -> Topic:
         """The topic after every validator has spoken; those that ask a model are spared a topic already rejected.
 
-        A topic that its recipe gives as rejected or failed stays so. Calls that it brings come first. What is not
-        accepted is kept as the judges got it: whoever judges it anew needs what they cut.
+        A topic that comes rejected, failed or with verdicts is decided, and stays so. Calls that it brings come first.
+        What is not accepted is kept as the judges got it: whoever judges it anew needs what they cut.
         """
-        if topic.status != "accepted":
+        if topic.status != "accepted" or topic.verdicts:
             return topic
         calls = [*topic.calls, *calls]
         verdicts: list[Verdict] = []
