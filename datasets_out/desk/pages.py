@@ -18,6 +18,7 @@ import pyarrow as pa
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from foil.datasets_out.lineage.evidence_words import evidence_words
 from foil.engine.visible_text import visible
 
 _FOLDER = Path(__file__).parent
@@ -46,7 +47,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for each in (cell, column_words, number_columns, is_long, drawing, dots):
+    for each in (cell, column_words, number_columns, is_long, drawing, dots, evidence_words):
         templates.filters[each.__name__] = each
     return templates
 

@@ -9,35 +9,18 @@ Intents are called I1, I2, ... and passages P1, P2, ... in the order of the topi
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from foil.datasets_out.curation.derived_run import ACCEPTED
 from foil.datasets_out.diff.word_diff import Span, likeness, mark_unshared, plain, shorten, word_diff
+from foil.datasets_out.lineage.evidence_words import ROLES, evidence_words, names_of
 from foil.engine.topic import Intent, Passage, Topic, Verdict
 
 EXCERPT_CHARS = 500
 """Characters of a text that are shown where not all is asked for."""
-_ID = re.compile(r"\b[0-9a-f]{24}\b")
-
-ROLES: Mapping[str, str] = {
-    "original": "query alone",
-    "instructed": "instruction",
-    "poisoned_instruction": "poisoned instruction",
-    "poisoned_query": "poisoned query",
-    "reversed": "reversed instruction",
-    "dual": "dual instruction",
-    "seed_positive": "relevant in the corpus",
-    "seed_negative": "not relevant in the corpus",
-    "generated_positive": "relevant, written",
-    "instruction_negative": "fails the instruction",
-    "query_negative": "answers another query",
-    "distractor": "distractor",
-    "mined_negative": "mined negative",
-}
-"""What each role of an intent or passage means, in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +84,7 @@ class TopicView:
 
 def view_topic(topic: Topic, excerpt: int | None = EXCERPT_CHARS) -> TopicView:
     """The topic as data for a reader; texts of more than `excerpt` characters are shortened (None: never)."""
-    names = {intent.id: f"I{place}" for place, intent in enumerate(topic.intents, 1)}
-    names |= {passage.id: f"P{place}" for place, passage in enumerate(topic.passages, 1)}
+    names = names_of(topic)
     return TopicView(
         id=topic.id,
         status=topic.status,
@@ -201,10 +183,11 @@ def _matrix(topic: Topic) -> tuple[tuple[int, ...], ...]:
 
 def _outcome(topic: Topic, names: Mapping[str, str]) -> str:
     if topic.status == "accepted":
-        return "Accepted."
+        decided = next((each for each in topic.verdicts if each.reason == ACCEPTED), None)
+        return f"Accepted by {decided.validator}: {decided.evidence}." if decided else "Accepted."
     by = next((each for each in topic.verdicts if each.outcome == "reject" and each.reason == topic.reason), None)
     if by:
-        return f"{topic.status.capitalize()} by {by.validator}: {_said(by, names)}"
+        return f"{topic.status.capitalize()} by {by.validator}: {_said(by, topic, names)}"
     detail = f" ({topic.detail})" if topic.detail else ""
     return f"{topic.status.capitalize()} before any check: {topic.reason}{detail}."
 
@@ -217,17 +200,17 @@ def _verdicts(topic: Topic, names: Mapping[str, str]) -> Iterator[str]:
     verbs = {"pass": "passes", "edit": "changed", "reject": "rejects"}
     for verdict in topic.verdicts:
         if verdict.outcome != "pass" or _is_loud(verdict):
-            yield f"{verdict.validator} {verbs[verdict.outcome]} {_said(verdict, names)}"
+            yield f"{verdict.validator} {verbs[verdict.outcome]} {_said(verdict, topic, names)}"
 
 
 def _is_loud(verdict: Verdict) -> bool:
     return bool(verdict.reason or verdict.evidence or verdict.score is not None)
 
 
-def _said(verdict: Verdict, names: Mapping[str, str]) -> str:
+def _said(verdict: Verdict, topic: Topic, names: Mapping[str, str]) -> str:
     """What, why, how sure, on what evidence."""
     subject = "the topic" if verdict.scope == "topic" else names.get(verdict.scope, verdict.scope)
     reason = f" ({verdict.reason})" if verdict.reason else ""
     score = f", score {verdict.score:g}" if verdict.score is not None else ""
-    evidence = _ID.sub(lambda match: names.get(match[0], match[0]), verdict.evidence)
+    evidence = evidence_words(verdict.evidence, topic)
     return f"{subject}{reason}{score}{f': {evidence}' if evidence else '.'}"

@@ -24,6 +24,7 @@ from foil.datasets_out.commits.entries import entry_name
 from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.commits.snapshot import load_snapshot
 from foil.datasets_out.curation.origins import RunSource, read_sources
+from foil.datasets_out.lineage.evidence_words import evidence_words
 from foil.datasets_out.lineage.records import RecordMatch, TopicPlace, find_records, read_topics
 from foil.datasets_out.sql.views import dataset
 from foil.engine.errors import CommitError, CorruptDataError, NoRunError
@@ -117,7 +118,8 @@ def _printable(line: str) -> str:
 
 
 def _topic_node(topic: Topic, storage: LineageNode) -> LineageNode:
-    outcome = topic.status if topic.status == "accepted" else f"{topic.status}: {topic.reason} - {_short(topic.detail)}"
+    detail = _short(evidence_words(topic.detail, topic))
+    outcome = topic.status if topic.status == "accepted" else f"{topic.status}: {topic.reason} - {detail}"
     judgments = defaultdict(list)
     for judgment in topic.judgments:
         judgments[judgment.intent_id].append(judgment)
@@ -127,7 +129,7 @@ def _topic_node(topic: Topic, storage: LineageNode) -> LineageNode:
         _heading("recipe", f"recipe {topic.recipe}", map(_call_node, topic.calls)),
         _heading("intents", "intents", (_intent_node(i, judgments[i.id], passages) for i in topic.intents)),
         _heading("passages", "passages", (_passage_node(passage, passages) for passage in topic.passages)),
-        _heading("verdicts", "verdicts", map(_verdict_node, topic.verdicts)),
+        _heading("verdicts", "verdicts", (_verdict_node(verdict, topic) for verdict in topic.verdicts)),
         storage,
     )
     facts = _facts(topic, "recipe", "status", "reason", "detail", "attributes")
@@ -195,10 +197,10 @@ def _parent_nodes(passage: Passage, passages: Mapping[str, Passage]) -> tuple[Li
     return (LineageNode("parent", passage.edited_from, f"edited from {passage.edited_from} ({description})"),)
 
 
-def _verdict_node(verdict: Verdict) -> LineageNode:
+def _verdict_node(verdict: Verdict, topic: Topic) -> LineageNode:
     reason = f", {verdict.reason}" if verdict.reason else ""
     score = f", score {verdict.score:g}" if verdict.score is not None else ""
-    evidence = f": {_short(verdict.evidence)}" if verdict.evidence else ""
+    evidence = f": {_short(evidence_words(verdict.evidence, topic))}" if verdict.evidence else ""
     line = f"{verdict.validator}: {verdict.outcome} of {verdict.scope}{reason}{score}{evidence}"
     return LineageNode("verdict", "", line, _facts(verdict))
 

@@ -138,10 +138,13 @@ class _TryReport:
         self._say(f"foil run JOB --reuse {self._job.out} takes these replies over")
 
     def _print_example(self, ending: Ending) -> None:
+        from foil.datasets_out.lineage.evidence_words import evidence_words
+
         example, call = ending.example, ending.example.call
         print_line("")
         self._say(f"{ending.reason}, {_counted(ending.topics)}, after {ending.place}; for example {example.seed_id}:")
-        for name, text in (("query", example.query), ("why", example.detail), *self._exchange(ending)):
+        why = evidence_words(example.detail)
+        for name, text in (("query", example.query), ("why", why), *self._exchange(ending)):
             if text:
                 self._say(f"{name}: {text}", "  ")
         if call and call.fault and call.fault.partition(":")[0] != ending.reason:

@@ -8,6 +8,7 @@ import pytest
 from foil.datasets_out.notes.notes import put_note
 from foil.engine.topic import Verdict
 from tests.support.commands import foil
+from tests.support.llm_runs import load_llm_run
 from tests.support.small_parts import topics
 from tests.support.trainer_world import commit, topic
 
@@ -92,3 +93,16 @@ def test_a_filter_chooses_from_rejected_topics_too(out, tmp_path):
     rows = by_id(tmp_path / "into")
     assert rows["topic-003"].verdicts[-1].evidence.endswith("it was rejected: other_passage_named")
     assert (rows["topic-002"].reason, rows["topic-005"].reason) == ("other_passage_named", "other_passage_named")
+
+
+def test_topics_of_a_real_model_are_rescued_by_hand(shared_data, tmp_path):
+    """Its judge named the right passage hardly more often than by chance; a person takes the topics in."""
+    out = load_llm_run(shared_data / "llm_runs" / "infir_rules_off.jsonl.gz", tmp_path / "out")
+    into = tmp_path / "into"
+    ended = foil("accept", out, into, "--where", "reason = 'other_passage_named'", "--reason", "chance", "--json")
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout.splitlines()[-1])["changed"]["accepted"] > 100
+    assert foil("verify", into).returncode == 0
+    page = " ".join(foil("show", out, "--where", "reason = 'other_passage_named'").stdout.split())
+    assert "the judge named P" in page
+    assert '"votes"' not in page
