@@ -15,6 +15,7 @@ from foil.cluster.deploy.open_files import check_limit
 from foil.cluster.deploy.ray_environment import drain_within_stop_wait, no_copies_of_this_folder, set_driver_defaults
 from foil.cluster.extras import need
 from foil.cluster.job import Job
+from foil.cluster.job_page import put_job
 from foil.cluster.seeds.mixed import MixedSettings
 from foil.cluster.seeds.stored_topics import StoredTopicsSettings
 from foil.datasets_out.commits.log import CommitLog
@@ -99,6 +100,7 @@ def _open(log: CommitLog, spec: RunSpec, job: Job, *, retry_failed: bool) -> Non
     """Makes the folder this run's, and says of which run its topics are. Whoever does so must hold it."""
     log.documents.discard_unused(spec.fingerprint)
     log.open(spec.fingerprint, spec.identity)
+    put_job(log, job)
     if isinstance(job.seeds, StoredTopicsSettings):
         put_sources(log, [job.seeds.load()])
     if retry_failed:

@@ -66,6 +66,7 @@ class LabelPages:
             "annotator": annotator,
             "sheet": session.name,
             "agreement": session.agreement(),
+            "rejections": session.false_rejections(annotator) if number is None else (),
             "error": error,
         }
         return self._pages.page("label.html.j2", TAB[0], 400 if error else 200, **fields)

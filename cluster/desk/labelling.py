@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,15 +32,29 @@ class LabelAgreement:
     kappa: float | None
 
 
-class LabelSession:
-    """The sheet `name` of a run; drawn (`topics`, `seed`) where there is none of that name, else gone on with.
+@dataclass(frozen=True, slots=True)
+class SheetDraw:
+    """Which topics a new sheet has: how many, by which seed, of which status and, if rejected, of which reason."""
 
-    Raises UsageError where the run has no accepted topic with an instruction.
+    topics: int = 40
+    seed: int = 0
+    status: str = "accepted"
+    reason: str = ""
+
+    def takes(self, topic: Topic) -> bool:
+        """Whether the topic may be drawn."""
+        return topic.status == self.status and self.reason in ("", topic.reason)
+
+
+class LabelSession:
+    """The sheet `name` of a run; drawn as `draw` says where there is none of that name, else gone on with.
+
+    Raises UsageError where the run has no such topic with an instruction.
     """
 
-    def __init__(self, out: Path, name: str, *, topics: int = 40, seed: int = 0) -> None:
+    def __init__(self, out: Path, name: str, draw: SheetDraw | None = None) -> None:
         self.out, self.name = out, name
-        self._key, self.items = _open_sheet(out, name, topics, seed)
+        self._key, self.items = _open_sheet(out, name, draw or SheetDraw())
         self._by_number = {item.number: item for item in self.items}
 
     def item(self, number: int) -> AuditItem:
@@ -102,14 +116,21 @@ class LabelSession:
             agreements.append(LabelAgreement("all", len(common), fleiss_kappa(labels)))
         return agreements
 
+    def false_rejections(self, annotator: str) -> list[str]:
+        """In words, by reason: the rejections that the annotator's marks contradict; none of accepted topics."""
+        from foil.validators.audits.score import AuditRow, false_rejections, rejection_words
+
+        rows = [AuditRow(**row) for row in self._rows(annotator)]
+        return rejection_words(false_rejections(rows, self._key))
+
     def _rows(self, annotator: str) -> list[dict[str, Any]]:
         from foil.datasets_out.sql.audits import read_reader
 
         return read_reader(self.out, self.name, annotator)
 
 
-def _open_sheet(out: Path, name: str, count: int, seed: int) -> tuple[Key, list[AuditItem]]:
-    from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
+def _open_sheet(out: Path, name: str, draw: SheetDraw) -> tuple[Key, list[AuditItem]]:
+    from foil.datasets_out.commits.snapshot import load_snapshot, read_partitions
     from foil.datasets_out.sql.audits import key_names, put_key, read_key
     from foil.validators.audits.sheet import draw_items, items_of, key_of
 
@@ -118,19 +139,21 @@ def _open_sheet(out: Path, name: str, count: int, seed: int) -> tuple[Key, list[
         facts = read_key(out, name)
         key: Key = facts["items"]
         return key, items_of(key, _topics_of(source, key), facts["seed"])
-    items = draw_items(read_accepted(source), count, seed)
+    topics = filter(draw.takes, chain.from_iterable(read_partitions(source)))
+    items = draw_items(topics, draw.topics, draw.seed)
     if not items:
-        raise UsageError(f"{out} has no accepted topic with an instruction yet; there is nothing to label")
+        reason = f" of the reason {draw.reason}" if draw.reason else ""
+        raise UsageError(f"{out} has no {draw.status} topic{reason} with an instruction yet; there is nothing to label")
     key = key_of(items)
-    put_key(out, name, {"seed": seed, "snapshot": source.digest, "items": key})
+    put_key(out, name, {"seed": draw.seed, "snapshot": source.digest, "items": key})
     return key, items
 
 
 def _topics_of(source: Any, key: Key) -> dict[str, Topic]:
-    from foil.datasets_out.commits.snapshot import read_accepted
+    from foil.datasets_out.commits.snapshot import read_partitions
 
     topic_ids = {entry["topic_id"] for entry in key.values()}
-    return {topic.id: topic for topic in read_accepted(source) if topic.id in topic_ids}
+    return {topic.id: topic for topic in chain.from_iterable(read_partitions(source)) if topic.id in topic_ids}
 
 
 def _mark(row: Mapping[str, Any]) -> str:

@@ -21,15 +21,16 @@ async def _paid_line(job: Job, reuse: Sequence[Path]) -> str:
     spec = build_run(job, reuse)
     parts = spec.worker.build_parts()
     assert parts.paid
-    asked, paid, ended = set[str](), set[str](), list[bool]()
+    request_ids, paid_ids, ended = set[str](), set[str](), list[bool]()
     try:
         for seed in islice(spec.reader, min(_SEEDS, job.limits.seeds or _SEEDS)):
             _, stored = await replay_seed(parts, seed, parts.paid.get)
-            asked |= stored.requests.keys()
-            paid |= stored.replies.keys()
+            request_ids |= stored.requests.keys()
+            paid_ids |= stored.replies.keys()
             ended.append(stored.unanswered is None)
     finally:
         for model in parts.models.values():
             await model.close()
-    share = f"{len(paid):,} of {len(asked):,} prompts ({len(paid) / max(1, len(asked)):.0%}) are paid already"
-    return f"reuse: in the first {len(ended):,} seeds {share}; {sum(ended):,} of these seeds need no new reply"
+    share = len(paid_ids) / max(1, len(request_ids))
+    prompts = f"{len(paid_ids):,} of {len(request_ids):,} prompts ({share:.0%}) are paid already"
+    return f"reuse: in the first {len(ended):,} seeds {prompts}; {sum(ended):,} of these seeds need no new reply"

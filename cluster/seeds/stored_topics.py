@@ -122,8 +122,8 @@ def _seed(topics: Sequence[Topic]) -> Seed:
 
 def _is_decided(topic: Topic) -> bool:
     """Whether something that is no validator rejected or accepted the topic: a person, or a filter."""
-    others = (verdict for verdict in topic.verdicts if verdict.validator not in VALIDATORS)
-    return any(verdict.outcome == "reject" or verdict.reason == ACCEPTED for verdict in others)
+    by_outsiders = (verdict for verdict in topic.verdicts if verdict.validator not in VALIDATORS)
+    return any(verdict.outcome == "reject" or verdict.reason == ACCEPTED for verdict in by_outsiders)
 
 
 def _unjudged(topic: Topic) -> Iterator[Judgment]:

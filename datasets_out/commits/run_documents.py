@@ -47,7 +47,7 @@ class RunDocuments:
         if not self._is_unused(fingerprint):
             return
         with self._files.guard("", 0):
-            for name in ("plan.json", "sources.json", "run.json"):
+            for name in ("plan.json", "sources.json", "job.json", "run.json"):
                 self._files.store.delete([name])
 
     def _is_run_of(self, new: Mapping[str, Any]) -> bool:

@@ -177,7 +177,7 @@ def _check_documents(log: CommitLog) -> Iterator[Damage]:
     fingerprint = None
     with suppress(NoRunError, CommitError, CorruptDataError):  # reported below
         fingerprint = log.fingerprint()
-    for name in ("run.json", "plan.json", "sources.json", *log.documents.growth_names()):
+    for name in ("run.json", "plan.json", "sources.json", "job.json", *log.documents.growth_names()):
         try:
             body = log.files.read_sealed(name)
             if body is None and name == "run.json" and log.partitions():

@@ -97,18 +97,18 @@ def accept_topics(source: Snapshot, into: Path, names: Sequence[str], where: str
     of. Raises UsageError for a named one that is not rejected or has no contrast left."""
     if not (by.reason.strip() and by.by.strip()):
         raise UsageError("--reason or --by is empty; say who accepts these topics and why, for whoever reads the run")
-    named = _resolve(source, names)
+    named_ids = _resolve(source, names)
     where_holds = f"(({where or 'false'}\n)) IS TRUE AND {_CONTRAST}"
     columns = f"topic_id, status, {_CONTRAST} AS contrast, {where_holds} AS wanted"
     rows = run_sql(source.out, topics_sql(columns, "true"), snapshot=source.name or None).to_pylist()
     by_id = {row["topic_id"]: row for row in rows}
-    _refuse([name for name in named if by_id[name]["status"] != "rejected"], "not rejected, so cannot be accepted")
+    _refuse([name for name in named_ids if by_id[name]["status"] != "rejected"], "not rejected, so cannot be accepted")
     _refuse(
-        [name for name in named if not by_id[name]["contrast"]],
+        [name for name in named_ids if not by_id[name]["contrast"]],
         "without a contrast: no intent has both a relevant and a non-relevant passage, so nothing can be learned from "
         "it; `foil show` shows what is left",
     )
-    ids = {*named, *(name for name, row in by_id.items() if row["status"] == "rejected" and row["wanted"])}
+    ids = {*named_ids, *(name for name, row in by_id.items() if row["status"] == "rejected" and row["wanted"])}
     if not ids:
         raise UsageError(
             f"no rejected topic of {source.out} with a contrast is chosen by {where!r}; look with `foil sql`"

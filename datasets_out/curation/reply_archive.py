@@ -57,9 +57,9 @@ class ReplyArchive:
         if request.params.get("n", 1) != 1 or request.params.get("logprobs"):
             return None
         if self._in_rows is None:
-            known = self._in_journals or {}
+            journalled = self._in_journals or {}
             parts = ((name, part) for run in self._runs for part in _parts_of(run) for name in _ids_in(part))
-            self._in_rows = {name: part for name, part in parts if name not in known}
+            self._in_rows = {name: part for name, part in parts if name not in journalled}
         part = self._in_rows.get(request.id)
         return self._replies_of(part)[request.id] if part else None
 

@@ -50,8 +50,8 @@ def evidence_words(evidence: str, topic: Topic | None = None) -> str:
         plain = "; ".join(f"{name} {value}" for name, value in facts.items() if value) if facts else evidence
         return _ID.sub(lambda match: names.get(match[0], match[0]), plain)
     roles = {passage.id: ROLES.get(passage.role, passage.role) for passage in topic.passages} if topic else {}
-    named = {name: f"{names[name]} ({role})" for name, role in roles.items()}
-    parts = [*_votes(facts, named), _label(facts, topic, names)]
+    passages = {name: f"{names[name]} ({role})" for name, role in roles.items()}
+    parts = [*_votes(facts, passages), _label(facts, topic, names)]
     parts += [f"the {judge} says: {reason}" for judge, reason in facts.get("reasons", ())]
     parts += [facts.get("problem", ""), f"the passage: {facts['text']}" if facts.get("text") else ""]
     return "; ".join(filter(None, parts))
@@ -65,34 +65,34 @@ def _facts(evidence: str) -> Mapping[str, Any]:
     return facts if isinstance(facts, dict) else {}
 
 
-def _votes(facts: Mapping[str, Any], named: Mapping[str, str]) -> list[str]:
+def _votes(facts: Mapping[str, Any], passages: Mapping[str, str]) -> list[str]:
     counts = Counter((judge, choice) for judge, choice in facts["votes"])
     total = counts.total()
-    shown = facts.get("shown", [])
+    candidates = facts.get("shown", [])
     return [
-        f"the {judge} {_choice(choice, shown, named)}{f' ({count} of {total} votes)' if total > 1 else ''}"
+        f"the {judge} {_choice(choice, candidates, passages)}{f' ({count} of {total} votes)' if total > 1 else ''}"
         for (judge, choice), count in counts.items()
     ]
 
 
-def _choice(choice: str, shown: Sequence[str], named: Mapping[str, str]) -> str:
+def _choice(choice: str, candidates: Sequence[str], passages: Mapping[str, str]) -> str:
     """What a judge made of the passages that it was shown; of a single one it says only whether that is relevant."""
     if choice == "tie":
         return "changed its choice with the order of the passages"
     if choice == "unreadable_judge":
         return "gave no answer that could be read"
-    passage = named.get(shown[0] if len(shown) == 1 else choice, "a passage that is not in the topic")
-    if len(shown) == 1:
+    passage = passages.get(candidates[0] if len(candidates) == 1 else choice, "a passage that is not in the topic")
+    if len(candidates) == 1:
         return f"found {passage} {'not relevant' if choice == 'none' else 'relevant'}"
     return "named no passage" if choice == "none" else f"named {passage}"
 
 
 def _label(facts: Mapping[str, Any], topic: Topic | None, names: Mapping[str, str]) -> str:
     """What the labels of the topic say to the same question; "" where there are none."""
-    intent, shown = facts.get("intent", ""), facts.get("shown", [])
+    intent, candidates = facts.get("intent", ""), facts.get("shown", [])
     labels = {j.passage_id: j.relevance for j in topic.judgments if j.intent_id == intent} if topic else {}
-    if len(shown) == 1:
-        relevance = labels.get(shown[0], 0)
+    if len(candidates) == 1:
+        relevance = labels.get(candidates[0], 0)
         return f"under {names[intent]} the label says {'' if relevance > 0 else 'not '}relevant" if relevance else ""
     relevant = [names.get(name, "a lost passage") for name, relevance in labels.items() if relevance > 0]
     return f"the label says {' or '.join(relevant)}" if relevant else ""

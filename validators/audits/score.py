@@ -7,7 +7,7 @@ sheet are taken as independent; passages of one item are not quite, so the inter
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -110,6 +110,28 @@ def score(rows: Sequence[AuditRow]) -> list[AuditScore]:
         values = sorted({str(getattr(row, name)) for row in rows})
         scores += [_score(name, value, [row for row in rows if getattr(row, name) == value]) for value in values]
     return scores
+
+
+def false_rejections(rows: Sequence[AuditRow], key: Key) -> dict[str, Share]:
+    """By reason, the rejected items of which a reader confirms every label and finds every text usable."""
+    confirmed: dict[tuple[str, str, int], bool] = {}
+    for row in rows:
+        item = row.audit, row.reader, row.item
+        confirmed[item] = confirmed.get(item, True) and row.label == row.mark and row.usable
+    by_reason: dict[str, list[bool]] = {}
+    for (_, _, number), is_false in confirmed.items():
+        if reason := key[str(number)].get("reason"):
+            by_reason.setdefault(reason, []).append(is_false)
+    return {reason: wilson(sum(items), len(items)) for reason, items in sorted(by_reason.items())}
+
+
+def rejection_words(shares: Mapping[str, Share]) -> list[str]:
+    """A line for each reason."""
+    return [
+        f"{reason}: {share.count} of {share.of} rejections are false by the reader, "
+        f"{share.count / share.of:.0%} [{share.low:.0%}, {share.high:.0%}]"
+        for reason, share in shares.items()
+    ]
 
 
 def _score(group: str, value: str, rows: Sequence[AuditRow]) -> AuditScore:

@@ -1,10 +1,11 @@
 """A blind sheet of a run: topics as a careful reader judges them, without labels, roles or ids.
 
-    accepted topics -> one instruction each, stratified -> AuditItem -> sheet (jsonl, text) for the reader
+    topics -> one instruction each, stratified -> AuditItem -> sheet (jsonl, text) for the reader
                                                                      -> key (ids, labels, strata) for the score
 
 A topic enters with one of its instructions, drawn by hash, and all passages judged under it, in an order drawn by hash.
-Strata are recipe, corpus, kind of contrast and constraint family; each gives as many topics as the smallest ones allow.
+Strata are recipe, corpus, kind of contrast, constraint family and, of rejected topics, the reason; each gives as many
+topics as the smallest ones allow.
 It is the format of agreement studies too: several readers mark copies of one sheet (InF-IR, appendix F.2).
 
 Promise: the same run and seed give the same sheet. Price: one pass over the accepted topics; in memory are at most
@@ -36,12 +37,14 @@ Key = Mapping[str, Mapping[str, Any]]
 class Stratum:
     """What a topic is counted under. `contrast`: `edited` where a judged passage is an edit, `written` where a model
     wrote one, else `whole`. `family`: the constraint families of the instruction, or its dimension, or "".
+    `reason`: why a rejected topic was.
     """
 
     recipe: str
     corpus: str
     contrast: str
     family: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +112,8 @@ def _rank(entry: tuple[float, str, Topic, Intent]) -> tuple[float, str]:
     return -entry[0], entry[1]
 
 
-def _name(stratum: Stratum) -> tuple[str, str, str, str]:
-    return stratum.recipe, stratum.corpus, stratum.contrast, stratum.family
+def _name(stratum: Stratum) -> tuple[str, ...]:
+    return stratum.reason, stratum.recipe, stratum.corpus, stratum.contrast, stratum.family
 
 
 def _intent_of(topic: Topic, seed: int) -> Intent | None:
@@ -127,7 +130,7 @@ def stratum_of(topic: Topic, intent: Intent) -> Stratum:
         contrast = "edited"
     else:
         contrast = "written" if any(p.role == "generated_positive" for p in passages) else "whole"
-    return Stratum(topic.recipe, topic.corpus, contrast, _family(intent))
+    return Stratum(topic.recipe, topic.corpus, contrast, _family(intent), topic.reason)
 
 
 def is_edited(passage: Passage) -> bool:
@@ -220,6 +223,7 @@ def _key(item: AuditItem) -> dict[str, Any]:
     return {
         **{name: getattr(item, name) for name in ("topic_id", "seed_id", "intent_id")},
         **{name: getattr(stratum, name) for name in ("recipe", "corpus", "contrast", "family")},
+        **({"reason": stratum.reason} if stratum.reason else {}),
         **({} if item.instruction else {"plain": True}),
         "passages": {p.letter: {"id": p.passage_id, "label": p.label, "edited": p.edited} for p in item.passages},
     }

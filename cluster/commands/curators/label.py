@@ -1,7 +1,7 @@
 """`foil label`: blind labelling of a run by people, in the browser or in the terminal."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,14 +19,20 @@ def label(
     annotator: Annotated[str, typer.Option(help="Who labels. Default: your name on this machine.")] = "",
     topics: Annotated[int, typer.Option(min=1, max=10_000, help="Topics of a new sheet.")] = 40,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Which topics are drawn.")] = 0,
+    status: Annotated[
+        Literal["accepted", "rejected"], typer.Option(help="Rejected: to see which were so wrongly; drawn by reason.")
+    ] = "accepted",
+    reason: Annotated[str, typer.Option(help="Rejected topics of this reason alone.")] = "",
     name: Annotated[str, typer.Option(help="The sheet's name within the run. Default: by --seed and --topics.")] = "",
     terminal: Annotated[bool, typer.Option("--terminal", help="Ask in this terminal, without a browser.")] = False,
     port: PortOption = 0,
 ) -> None:
     """Label topics blind, by keys alone; goes on where you stopped. Marks become rows of the view `audits`."""
-    from foil.cluster.desk.labelling import LabelSession
+    from foil.cluster.desk.labelling import LabelSession, SheetDraw
 
-    session = LabelSession(out, name or f"seed{seed}-topics{topics}", topics=topics, seed=seed)
+    draw = SheetDraw(topics, seed, "rejected" if reason else status, reason)
+    kind = "" if draw.status == "accepted" else f"-{reason or draw.status}"
+    session = LabelSession(out, name or f"seed{seed}-topics{topics}{kind}", draw)
     annotator = annotator or user_name()
     session.done(annotator)  # refuses a name that cannot be a file's
     if terminal:
@@ -72,6 +78,8 @@ def _ask_in_terminal(session: "LabelSession", annotator: str) -> None:
             except UsageError as error:
                 say(str(error))
     say(f"all {len(session.items)} items are marked")
+    for line in session.false_rejections(annotator):
+        print_line(line)
     for each in session.agreement():
         print_line(
             f"{each.who}: kappa {'–' if each.kappa is None else f'{each.kappa:.4f}'} over {each.passages} passages"
