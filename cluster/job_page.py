@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from foil.cluster.job import Job
+from foil.cluster.job import OPTIONAL, Job
 from foil.cluster.seeds.mixed import MixedSettings
 from foil.datasets_out.commits.log import CommitLog
 from foil.engine.errors import UsageError
@@ -60,8 +60,9 @@ def read_job(log: CommitLog) -> tuple[dict[str, Any], bool]:
 
 
 def job_yaml(document: Mapping[str, Any], out: str) -> str:
-    """The page as text."""
-    return yaml.safe_dump({**document, "out": out}, sort_keys=False, allow_unicode=True, width=120)
+    """The page as text, its sections in the order of a job."""
+    page = {name: document[name] for name in ("seeds", "recipe", *OPTIONAL) if name in document}
+    return yaml.safe_dump({**page, "out": out}, sort_keys=False, allow_unicode=True, width=120)
 
 
 def _seeds(seeds: Settings) -> Any:
