@@ -19,6 +19,7 @@ from foil.engine.storage.opening import mirror_of, open_store
 from foil.prompts.parse import parse_reply
 from foil.prompts.recipes.catalog import RECIPES
 from foil.prompts.recipes.mixed import MixedRecipe, MixedRecipeSettings
+from foil.prompts.recipes.written_query import WrittenQuery
 from foil.validators.catalog import screens_of, validators_of
 
 
@@ -73,7 +74,7 @@ def build_parts(job: Job, reuse: Sequence[str] = (), run: str = "") -> Parts:
     `run`: the fingerprint of the run that they work for; "" where nothing is committed.
     """
     return Parts(
-        recipe=_recipe(job.recipe),
+        recipe=_recipe(job.recipe, writes_queries=bool(job.seeds.asks())),
         validators=validators_of(job.validators),
         models=build_models(job),
         parse=parse_reply,
@@ -93,11 +94,12 @@ def _paid(job: Job, reuse: Sequence[str]) -> ReplyArchive | None:
     return ReplyArchive(runs) if runs else None
 
 
-def _recipe(settings: Settings) -> Recipe:
-    """The recipe, or the one that chooses among several."""
+def _recipe(settings: Settings, *, writes_queries: bool) -> Recipe:
+    """The recipe, or the one that chooses among several; where seeds come without queries, after these are written."""
     if isinstance(settings, MixedRecipeSettings):
-        return MixedRecipe(settings, [_recipe(part.recipe) for part in settings.of])
-    return factory_for(RECIPES, settings)(settings)
+        return MixedRecipe(settings, [_recipe(part.recipe, writes_queries=writes_queries) for part in settings.of])
+    recipe: Recipe = factory_for(RECIPES, settings)(settings)
+    return WrittenQuery(recipe) if writes_queries else recipe
 
 
 def build_models(job: Job) -> dict[str, Model]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from foil.cluster.seeds.documents import DocumentsReader, DocumentsSettings
 from foil.cluster.seeds.mixed import MixedReader, MixedSettings
 from foil.cluster.seeds.other_run import RunReader, RunSettings
 from foil.cluster.seeds.stored_topics import StoredTopicsReader, StoredTopicsSettings
@@ -66,11 +67,12 @@ MODELS: dict[str, tuple[type[Settings], Callable[[Any, RunContext], Model]]] = {
 
 SEEDS: dict[str, tuple[type[Settings], Callable[[Any], SeedReader]]] = {
     **READERS,
+    "documents": (DocumentsSettings, DocumentsReader),
     "run": (RunSettings, RunReader),
     "stored": (StoredTopicsSettings, StoredTopicsReader),
     "training_set": (TrainingSetSettings, TrainingSetReader),
 }
-"""The corpora, the topics of another run, and training sets of others."""
+"""The corpora, folders of documents, the topics of another run, and training sets of others."""
 
 
 def factory_for(catalog: Mapping[str, tuple[type[Settings], Factory]], settings: Settings) -> Factory:

@@ -233,7 +233,10 @@ class _Checker:
         out = self._read_out(document.get("out"))
         self._check_sections(models, limits, runtime)
         if models_stand:
-            roles: dict[KeyPath, Sequence[str]] = {("recipe",): roles_asked(recipe) if recipe else ()}
+            roles: dict[KeyPath, Sequence[str]] = {
+                ("recipe",): roles_asked(recipe) if recipe else (),
+                ("seeds",): seeds.asks() if seeds else (),
+            }
             self._check_roles(models, roles | {("validators", i): part.asks() for i, part in enumerate(validators)})
         if self.mistakes or not (seeds and recipe and replies and limits and runtime and out):
             raise refusal("the job was refused", self.mistakes)

@@ -22,6 +22,9 @@ class MixedSettings(Settings):
 
     of: tuple[SerializeAsAny[Settings], ...]
 
+    def asks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(role for settings in self.of for role in settings.asks()))
+
     def identity(self) -> dict[str, Any]:
         """The identities of all, in their order: another order is another stream."""
         return {"of": [settings.identity() for settings in self.of]}

@@ -62,12 +62,16 @@ class CorpusSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class CorpusSeed:
-    """A seed as its corpus gives it, and its place there; `answer_keys` name candidates that answer its query."""
+    """A seed as its corpus gives it, and its place there; `answer_keys` name candidates that answer its query.
+
+    `search_text`: what negatives are near to, where that is not the query.
+    """
 
     seed: Seed
     answer_keys: frozenset[str]
     path: str
     line: int
+    search_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +240,9 @@ class NegativePool:
         """The seeds of the batch, each with at least `min_negatives` if the pool has that many near texts."""
         incomplete = [corpus_seed for corpus_seed in batch if len(corpus_seed.seed.negatives) < min_negatives]
         excluded = [self._excluded_positions(corpus_seed) for corpus_seed in incomplete]
-        nearest = iter(self._index.nearest([item.seed.query for item in incomplete], min_negatives, excluded))
+        nearest = iter(
+            self._index.nearest([i.search_text or i.seed.query for i in incomplete], min_negatives, excluded)
+        )
         return [
             self._add_mined(seed, next(nearest), min_negatives) if len(seed.negatives) < min_negatives else seed
             for seed in (corpus_seed.seed for corpus_seed in batch)

@@ -16,6 +16,13 @@ KINDS: Mapping[str, str] = {
     "missing_queries": "judged queries are in no file",
     "blank_documents": "judged documents have no text",
     "missing_values": "attributes have no value in their row",
+    "files": "files were read",
+    "other_files": "files are no text, Markdown, HTML or PDF, and were left out",
+    "unreadable_files": "files could not be read, and were left out",
+    "blank_files": "files have no passage, and were left out",
+    "reencoded_files": "files are not in UTF-8, and were read as Windows-1252",
+    "short_passages": "passages have too few words, and were left out",
+    "near_duplicates": "passages nearly repeat an earlier one, and were left out",
     "held_out": "seeds are held out of training by their attribute `split: heldout`",
 }
 """Each kind in words, behind its number."""

@@ -110,6 +110,7 @@ REPLIES = (Questions, Keywords, ConditionWording)
 """The answers that are JSON; every other one is plain text."""
 _WORD = re.compile(r"\w+")
 _HAN = re.compile("[一-鿿]")
+_TRADE = re.compile(r"\bIn (\w+) (\w+) is (\w+) by hand|\b(\w+) from (\w+) is (\w+) slowly")
 _SMALL = frozenset({"what", "which", "where", "when", "does", "they", "with"})
 
 
@@ -178,6 +179,7 @@ _TASKS: Mapping[str, str] = {
     "writing.instruction": "You turn questions into what a person adds",
     "writing.passage": "Write the second ",
     "writing.other_query": "You write search queries",
+    "writing.query": "You write what a person types",
     "custom.kite": "Task: write what sets one kite apart.",
     "infosearch.wording": "You write what people add to a search query",
     "infosearch.question": "You say a search query in other words",
@@ -207,6 +209,7 @@ _SHAPES: Mapping[str, str] = {
     r"(?:\nTells: (?P<must>[^\n]*))?(?:\nLeaves out: (?P<ban>[^\n]*?))?(?:\nLanguage: (?P<language>\w+))?"
     r"(?:\nLength: about (?P<words>\d+) words)?(?P<title>\nBegin with a title[^\n]*)?\s*\Z",
     "writing.other_query": rf"\AQuery: (?P<query>.*?)\n{_NOUN}:\n(?P<text>.*?)\nAddition: (?P<instruction>.*?)\s*\Z",
+    "writing.query": r"(?P<shown>\APassage 1:\n.*)\n\nThe query of a person[^\n]*\s*\Z",
     "custom.kite": r"(?P<text>.*)",
     "infosearch.wording": r"\AKind: (?P<wanted>.*?)\nTone: (?P<tone>[^\n]*)",
     "infosearch.question": r"\AQuery: (?P<query>.*?)\nForm: (?P<form>[^\n]*)",
@@ -398,6 +401,17 @@ def other_query(prompt: ParsedPrompt) -> str:
     return prompt.query.replace(place_in(prompt.query), _ELSEWHERE)
 
 
+def typed_query(prompt: ParsedPrompt) -> str:
+    """How the work of the first passage is done; of another text, words that all of the passages have."""
+    passages = re.split(r"(?:\A|\n\n)Passage \d+:\n", prompt["shown"])[1:]
+    if match := _TRADE.search(passages[0]):
+        place, thing, done, other_thing, other_place, other_done = match.groups()
+        return f"How is {(thing or other_thing).lower()} {done or other_done} in {place or other_place}?"
+    words = [dict.fromkeys(w for w in _WORD.findall(text) if len(w) > 3 and not w[0].isdigit()) for text in passages]
+    shared = [word for word in words[0] if all(word in others for others in words[1:]) and word.lower() not in _SMALL]
+    return f"Where can I read of {' '.join(shared[:3])}?"
+
+
 def custom_kite(prompt: ParsedPrompt) -> Json:
     """What the simulator's own recipe asks: an instruction that the passage meets, and the passage without that."""
     shown = re.search(r"--- begin (\w+) ---\n(?P<text>.*?)\n--- end \1 ---", prompt.user, re.DOTALL)
@@ -453,6 +467,7 @@ _WRITES: Mapping[str, Callable[[ParsedPrompt], Answer]] = {
     "writing.instruction": instruction,
     "writing.passage": passage,
     "writing.other_query": other_query,
+    "writing.query": typed_query,
     "custom.kite": custom_kite,
     "infosearch.wording": infosearch_wording,
     "infosearch.question": infosearch_question,
@@ -484,7 +499,7 @@ class Fault:
 
 QUESTIONS = ("writing.questions", "writing.pair_questions")
 PASSAGES = ("writing.passage", "infosearch.rewrite", "infosearch.query_negative")
-TEXTS = ("writing.instruction", "writing.other_query", "infosearch.question", *PASSAGES)
+TEXTS = ("writing.instruction", "writing.other_query", "writing.query", "infosearch.question", *PASSAGES)
 JUDGES = ("judges.scenario", "judges.relevance", "judges.polarity")
 LISTS = (*QUESTIONS, "infosearch.keywords", "infosearch.wording", "custom.kite", *JUDGES)
 """Tasks whose answer is JSON."""

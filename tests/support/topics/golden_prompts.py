@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -17,6 +18,7 @@ from foil.engine.ids import sha256_hex
 from foil.engine.topic import Seed
 from foil.prompts.constraints.dimensions import DIMENSIONS
 from foil.prompts.recipes.catalog import RECIPES
+from foil.prompts.recipes.written_query import WrittenQuery
 from foil.validators.catalog import VALIDATORS
 from tests.support.paths import GOLDEN
 from tests.support.topics.character_ask import CharacterAsk
@@ -26,12 +28,14 @@ from tests.support.topics.trades import trade_seeds
 PROMPTS = GOLDEN / "prompts"
 TEXT, CODE, MATHEMATICS = trade_seeds()[0], SEEDS["leetcode"], SEEDS["metamath"]
 DUAL = {"kind": "dual_view", "base": {"kind": "promptriever"}}
+UNASKED = [replace(TEXT, query="", positives=TEXT.positives[:count]) for count in (1, 2)]
 BY_DIMENSION = [{"kind": "infosearch", "dimensions": [d], "query_negative": "written"} for d in DIMENSIONS]
 CASES: Mapping[str, tuple[list[dict[str, Any]], list[Seed], str]] = {
     "infir": ([{"kind": "infir"}], [TEXT, CODE], ""),
     "promptriever": ([{"kind": "promptriever"}], [TEXT, MATHEMATICS], ""),
     "dual_view": ([DUAL], [TEXT], ""),
     "infosearch": (BY_DIMENSION, [TEXT], ""),
+    "query": ([{"kind": "plain"}], UNASKED, ""),
     "judge_scenarios": ([{"kind": "infir"}], [TEXT], "judge_scenarios"),
     "judge_relevance": ([{"kind": "promptriever"}], [TEXT], "judge_relevance"),
     "judge_polarity": ([DUAL], [TEXT], "judge_polarity"),
@@ -64,7 +68,7 @@ def recorded(name: str) -> Recorder:
     for settings, seed in product(recipes, seeds):
         settings_class, recipe = RECIPES[settings["kind"]]
         with suppress(Rejected):
-            topics += asyncio.run(recipe(settings_class.model_validate(settings))(seed, ask))
+            topics += asyncio.run(WrittenQuery(recipe(settings_class.model_validate(settings)))(seed, ask))
     if judge:
         ask = Recorder()
         settings_class, validator = VALIDATORS[judge]
