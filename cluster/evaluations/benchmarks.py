@@ -9,24 +9,31 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from foil.cluster.evaluations.tables import say_bills, show_lines, show_results
 from foil.cluster.extras import PACKAGE, version_of
 from foil.cluster.job import read_settings, settings_from
-from foil.cluster.terminal import print_json, say, show
+from foil.cluster.terminal import print_json, say
 from foil.engine.errors import UsageError
 from foil.trainer.benchmark_source import BenchmarkSource
 from foil.trainer.evaluate.benchmarks.benchmark import Benchmark
 from foil.trainer.evaluate.benchmarks.catalog import benchmarks_of, kind_named, name_of
-from foil.trainer.evaluate.comparison.results import Result, keep, results
+from foil.trainer.evaluate.comparison.results import (
+    InstructionLine,
+    LineKey,
+    Result,
+    instruction_lines,
+    keep,
+    results,
+)
 from foil.trainer.evaluate.comparison.scores import CollectionScores, score
 from foil.trainer.evaluate.interop.model_index import put_results
 from foil.trainer.evaluate.measures.catalog import measure_named
 from foil.trainer.evaluate.measures.judged import Run
 from foil.trainer.evaluate.measures.trec_files import check_field, write_run
-from foil.trainer.evaluate.systems.catalog import open_system
+from foil.trainer.evaluate.systems.catalog import bills_of, open_system
 from foil.trainer.evaluate.systems.system import System, SystemSettings
 from foil.trainer.model.checksums import CARD, FACTS, read_facts
 from foil.trainer.settings import Instructions
@@ -81,23 +88,44 @@ def evaluate_benchmarks(
     rows: list[dict[str, Any]] = []
     for text, source in zip(order.on, sources, strict=True):
         benchmarks = _announced(benchmarks_of(source), instructions, writable=keep_runs)
-        scores = list(score(benchmarks, systems, order.measures, settings.depth, on_run))
+        scores = list(score(benchmarks, systems, order.measures, settings.depth, on_run, bare=settings.bare))
         name = name_of(source) + ("" if instructions == "given" else f", {instructions} instructions")
-        outcomes = list(results(name, scores, BESIDE[-1], kind_named(source.kind).average, settings.resamples))
+        average, resamples = kind_named(source.kind).average, settings.resamples
+        outcomes = list(results(name, scores, BESIDE[-1], average, resamples))
+        lines = dict(instruction_lines(scores, average, resamples))
         if not quiet:
-            show_results(text, outcomes)
-        chosen = [system for system in dict.fromkeys((*BESIDE, *order.systems)) if _is_chosen_on(system, scores)]
-        for system in chosen:
-            say(f"{system} was chosen on {name}: its numbers there are no test")
+            show_lines(text, lines)
+            show_results(text, outcomes, BESIDE[-1])
         _say_missing(text, order.measures, outcomes)
-        facts = {system.name: system.facts() for system in systems}
-        details = partial(about, scores, facts, base=BESIDE[-1], depth=settings.depth)
-        rows += [asdict(r) | {"chosen_on": r.system in chosen} | details(r.system) for r in outcomes]
+        details = _details(name, scores, systems, settings.depth)
+        rows += [asdict(each) | _line_fields(each, lines) | details[each.system] for each in outcomes]
         keep(order.out / "results.jsonl", rows)
     _put_cards(published, rows)
     if as_json:
         print_json(rows)
     return rows
+
+
+def _details(
+    name: str, scores: Sequence[CollectionScores], systems: Sequence[System], depth: int
+) -> dict[str, dict[str, Any]]:
+    """Of each system what it is, what its LLMs cost, and whether it was chosen on this benchmark."""
+    facts, details = {system.name: system.facts() for system in systems}, {}
+    for system in systems:
+        chosen, bills = _is_chosen_on(system.name, scores), bills_of(system)
+        if chosen:
+            say(f"{system.name} was chosen on {name}: its numbers there are no test")
+        say_bills(bills)
+        replies = {asker: {key: bill[key] for key in bill if key != "sent"} for asker, bill in bills.items()}
+        own = about(scores, facts, system.name, BESIDE[-1], depth)
+        details[system.name] = {"chosen_on": chosen, "replies": replies, **own}
+    return details
+
+
+def _line_fields(result: Result, lines: Mapping[LineKey, InstructionLine]) -> dict[str, Any]:
+    """What instructions are worth, in the row of the score; nothing in rows of other measures."""
+    line = lines.get((result.group, result.measure, result.system))
+    return asdict(line) if line else {}
 
 
 def _say_missing(text: str, measures: Sequence[str], outcomes: Sequence[Result]) -> None:
@@ -138,28 +166,6 @@ def read_source(text: str) -> BenchmarkSource:
         source = BenchmarkSource(kind=kind, path=Path(path).expanduser(), part=part)
     kind_named(source.kind)
     return source
-
-
-def show_results(title: str, outcomes: Sequence[Result]) -> None:
-    """A table of the whole, and one a kind of group: systems below each other, measures next to each other."""
-    for kind, rows in groupby(outcomes, key=lambda result: result.group.partition(":")[0]):
-        own = list(rows)
-        measures = list(dict.fromkeys(result.measure for result in own))
-        cells: dict[tuple[str, str], dict[str, str]] = {}
-        for result in own:
-            cells.setdefault((result.group, result.system), {})[result.measure] = _cell(result)
-        columns = [*([kind] if kind else []), "in points", *measures]
-        lines = [
-            (*([group.partition(": ")[2]] if kind else []), system, *(by_measure.get(name, "") for name in measures))
-            for (group, system), by_measure in cells.items()
-        ]
-        show(columns, lines, "" if kind else f"{title}, difference to {BESIDE[-1]} with its 95 % interval")
-
-
-def _cell(result: Result) -> str:
-    if result.system == BESIDE[-1]:
-        return f"{result.value:.1f} (n {result.count:,})"
-    return f"{result.value:.1f}  {result.difference:+.1f} [{result.low:+.1f}, {result.high:+.1f}]"
 
 
 def about(

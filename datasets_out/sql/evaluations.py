@@ -31,10 +31,14 @@ def _schema(numbers: str, text_columns: str) -> pa.Schema:
     return pa.schema([*columns, ("k", pa.int64()), *((name, pa.string()) for name in text_columns.split())])
 
 
-EVALUATIONS = _schema("value difference low high p_t_test p_wilcoxon p_holm", "base collections facts versions").append(
-    pa.field("chosen_on", pa.bool_())
+_LINE = "with_instruction without_instruction gain gain_low gain_high p_mrr"
+_COUNTS = ("instructed", "unreachable", "unreachable_relevant")
+EVALUATIONS = _schema(
+    f"value difference low high p_t_test p_wilcoxon p_holm {_LINE}", "base collections facts versions"
 )
-"""A row is one number in points; `chosen_on`: the system's weights were chosen on this benchmark."""
+EVALUATIONS = pa.schema([*EVALUATIONS, ("chosen_on", pa.bool_()), *((name, pa.int64()) for name in _COUNTS)])
+"""A row is one number in points; `chosen_on`: the system's weights were chosen on this benchmark. The rows of a
+benchmark's score say what instructions are worth too (`trainer.evaluate.comparison.results.InstructionLine`)."""
 PROMPT_EVALUATIONS = _schema(
     "no_prompt selected hindsight mean spread difference low high",
     "base selected_prompts by_prompt collections facts versions",

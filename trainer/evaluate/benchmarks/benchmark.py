@@ -107,6 +107,16 @@ def checked(benchmark: Benchmark) -> Benchmark:
     return benchmark
 
 
+def unreachable(benchmark: Benchmark) -> tuple[int, int]:
+    """How many judgments no system can rank, and how many of them are relevant: documents that are missing, or no
+    candidates of their query."""
+    lists, grades = benchmark.candidates, list[int]()
+    for query in benchmark.queries:
+        reached = benchmark.documents if lists is None else set(lists.get(query.id, ()))
+        grades += (grade for name, grade in benchmark.qrels.get(query.id, {}).items() if name not in reached)
+    return len(grades), sum(grade > 0 for grade in grades)
+
+
 def only_queries(benchmark: Benchmark, keep: Container[str]) -> Benchmark:
     """The benchmark with these queries, their judgments and candidates; all documents stay."""
     queries = tuple(query for query in benchmark.queries if query.id in keep)

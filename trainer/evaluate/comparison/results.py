@@ -62,6 +62,64 @@ def results(
         yield from (replace(each, p_holm=corrected.get(str(place))) for place, each in enumerate(rows))
 
 
+@dataclass(frozen=True, slots=True)
+class InstructionLine:
+    """What instructions are worth to a system, in points, on the `instructed` queries that have one.
+
+    `low` and `high` bound `gain`, with - without, with 95 % confidence. None: nothing to compare. `unreachable` counts
+    judgments that no system can rank, `unreachable_relevant` those of them that are relevant.
+    """
+
+    instructed: int
+    with_instruction: float | None
+    without_instruction: float | None
+    gain: float | None
+    gain_low: float | None
+    gain_high: float | None
+    p_mrr: float | None
+    unreachable: int
+    unreachable_relevant: int
+
+
+Gain = tuple[float | None, float | None, float | None, float | None, float | None]
+LineKey = tuple[str, str, str]
+"""Group, measure, system: the row of results that a line belongs to."""
+
+
+def instruction_lines(
+    scores: Sequence[CollectionScores], average: Average, resamples: int
+) -> Iterator[tuple[LineKey, InstructionLine]]:
+    """A line a system, of the whole and of each part; of parts with measures of their own the whole has the last's."""
+    groups = {"": list(scores)}
+    if len(scores) > 1:
+        groups |= {f"part: {part.name.partition('/')[2]}": [part] for part in scores}
+    for group, parts in groups.items():
+        for system in dict.fromkeys(name for part in parts for name in part.both_ways):
+            own = [part.both_ways[system] for part in parts if system in part.both_ways]
+            paired = [both for both in own if both.bare] or own
+            lost = [sum(part.unreachable[place] for part in parts) for place in (0, 1)]
+            key = (group, own[-1].measure, system)
+            given, bare, p_mrr = (
+                {name: 100 * value for name, value in weighted(values, average).items()}
+                for values in ([w.given for w in paired], [w.bare for w in paired], [w.p_mrr for w in own])
+            )
+            with_it, without, gain, low, high = _gain(given, bare, resamples)
+            yield key, InstructionLine(len(given), with_it, without, gain, low, high, _mean(p_mrr), *lost)
+
+
+def _gain(given: Values, bare: Values, resamples: int) -> Gain:
+    """The means with and without, their difference and its bounds."""
+    if not bare:
+        return _mean(given), None, None, None, None
+    gains = differences(bare, given)
+    low, high = bootstrap_interval(gains, resamples) if gains.any() else (0.0, 0.0)
+    return _mean(given), _mean(bare), float(gains.mean()), low, high
+
+
+def _mean(values: Values) -> float | None:
+    return float(np.mean(list(values.values()))) if values else None
+
+
 def means(scores: Sequence[CollectionScores], system: str, average: Average) -> dict[str, float]:
     """The mean of each measure that has values, in points."""
     parts = [part.values[system] for part in scores]

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery
-from foil.trainer.evaluate.measures.catalog import measure_all, measure_named
+from foil.trainer.evaluate.benchmarks.bare import with_bare
+from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery, unreachable
+from foil.trainer.evaluate.measures.catalog import Measure, measure_all, measure_named
+from foil.trainer.evaluate.measures.following.p_mrr import PMRR
 from foil.trainer.evaluate.measures.judged import Run
+from foil.trainer.evaluate.measures.ranking.ranking_measure import RankingMeasure
 from foil.trainer.evaluate.systems.system import System, ranking_of
 
 GROUPED_BY = ("mode", "dimension", "domain")
@@ -23,10 +26,24 @@ Values = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
+class BothWays:
+    """The values of one measure by the same judgments, of the same queries: with their instructions, and without.
+
+    `p_mrr`: by core, where queries have variants. `bare` is empty where a system has no ranking of bare queries.
+    """
+
+    measure: str
+    given: Values
+    bare: Values
+    p_mrr: Values
+
+
+@dataclass(frozen=True, slots=True)
 class CollectionScores:
     """All values on one collection: system -> measure -> values. `groups`: attribute -> query or core -> its group.
 
-    `read`: the ledger of its files.
+    `read`: the ledger of its files. `both_ways`: by system, where it was asked for. `unreachable`: judgments that no
+    system can rank, and the relevant ones of them.
     """
 
     name: str
@@ -35,6 +52,8 @@ class CollectionScores:
     values: Mapping[str, Mapping[str, Values]]
     groups: Mapping[str, Mapping[str, str]]
     read: Mapping[str, Any] = field(default_factory=dict)
+    both_ways: Mapping[str, BothWays] = field(default_factory=dict)
+    unreachable: tuple[int, int] = (0, 0)
 
 
 def score(
@@ -43,21 +62,51 @@ def score(
     measures: Sequence[str],
     depth: int,
     on_run: Callable[[Benchmark, System, Run], None] = lambda *_: None,
+    *,
+    bare: bool = False,
 ) -> Iterator[CollectionScores]:
-    """The scores on each collection, by these measures or else by the collection's own."""
+    """The scores on each collection, by these measures or else by the collection's own.
+
+    `bare`: every query with an instruction is ranked without it too.
+    """
     for benchmark in benchmarks:
         chosen = [measure_named(name) for name in measures or benchmark.measures]
-        values = {}
+        both, bare_of = with_bare(benchmark) if bare else (benchmark, {})
+        values, both_ways = {}, {}
         for system in systems:
-            run = ranking_of(system, benchmark, depth)
+            ranked = ranking_of(system, both, depth)
+            run = {query.id: ranked[query.id] for query in benchmark.queries}
             on_run(benchmark, system, run)
             values[system.name] = measure_all(chosen, benchmark.queries, benchmark.qrels, run)
             if headline := _headline(benchmark, values[system.name]):
                 values[system.name] |= {SCORE: headline}
-        groups = groups_of(benchmark.queries)
+            if measure := _headline_measure(benchmark, chosen) if bare else None:
+                both_ways[system.name] = _both_ways(benchmark, measure, ranked, bare_of)
         yield CollectionScores(
-            benchmark.name, benchmark.digest, benchmark.revision, values, groups, benchmark.ledger.plain()
-        )
+            benchmark.name, benchmark.digest, benchmark.revision, values, groups_of(benchmark.queries),
+            benchmark.ledger.plain(), both_ways, unreachable(benchmark),
+        )  # fmt: skip
+
+
+def _headline_measure(benchmark: Benchmark, chosen: Sequence[Measure]) -> Measure | None:
+    """The measure that the benchmark calls its score, if it is chosen; else the first of ranked lists."""
+    of_lists = [measure for measure in chosen if isinstance(measure, RankingMeasure)]
+    return next((measure for measure in of_lists if measure.name == benchmark.headline), next(iter(of_lists), None))
+
+
+def _both_ways(benchmark: Benchmark, measure: Measure, run: Run, bare_of: Mapping[str, str]) -> BothWays:
+    """With and without the instruction; of a benchmark with a headline, the queries that are as they were."""
+    name, queries, qrels = measure.name, benchmark.queries, benchmark.qrels
+    counted = [query for query in queries if query.id in bare_of]
+    if name == benchmark.headline:
+        counted, name = [query for query in counted if query.mode == "original"], SCORE
+    without = {query.id: run[bare_of[query.id]] for query in counted}
+    return BothWays(
+        name,
+        measure.values(counted, qrels, run),
+        measure.values(counted, qrels, without) if any(without.values()) else {},
+        PMRR().values(queries, qrels, run),
+    )
 
 
 def _headline(benchmark: Benchmark, values: Mapping[str, Values]) -> dict[str, float]:

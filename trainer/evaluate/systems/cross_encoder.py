@@ -32,7 +32,7 @@ class Reranker:
 
     def __init__(self, model: str, first: System, settings: SystemSettings, on_progress: Progress = quiet) -> None:
         self.name = f"rerank:{model}"
-        self._first, self._settings, self._on_progress = first, settings, on_progress
+        self.first, self._settings, self._on_progress = first, settings, on_progress
         file = onnx_file(model.removeprefix(ONNX)) if model.startswith(ONNX) else None
         folder = file.parent.parent if file else Path(model)
         self._template = template_of(folder, settings, "query_instruction")
@@ -48,13 +48,13 @@ class Reranker:
 
     def facts(self) -> Mapping[str, str | float]:
         """Its own weights, and the first stage."""
-        return {"system": self.name, "weights": self._weights, "digest": self._weights, "first": self._first.name,
+        return {"system": self.name, "weights": self._weights, "digest": self._weights, "first": self.first.name,
                 "template": self._template.name, "max_tokens": self._settings.encode.max_tokens,
                 "rerank_depth": self._settings.rerank_depth}  # fmt: skip
 
     def rank(self, benchmark: Benchmark, k: int) -> Run:
         """The documents of the first stage, or all candidates, by the model's scores."""
-        candidates = documents_to_rerank(benchmark, self._first, min(k, self._settings.rerank_depth))
+        candidates = documents_to_rerank(benchmark, self.first, min(k, self._settings.rerank_depth))
         run = {}
         for number, query in enumerate(benchmark.queries, start=1):
             documents, text = candidates[query.id], self._texts.format_pairs([(query.instruction, query.query)])[0]

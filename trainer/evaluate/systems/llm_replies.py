@@ -1,4 +1,4 @@
-"""Asks a hosted LLM for a reranker, and keeps each reply on disk before it counts, so that none is paid twice.
+"""Asks a hosted LLM for a system, and keeps each reply on disk before it counts, so that none is paid twice.
 
     FOLDER/replies.sqlite3    request id -> reply, as JSON
 
@@ -9,11 +9,12 @@ import asyncio
 import json
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -44,7 +45,7 @@ def hosted_settings(kind: str, name: str, settings: SystemSettings) -> HostedSet
     try:
         return HostedSettings(
             model=model, url=url, api_key=settings.api_key, patience=settings.patience,
-            max_concurrency=settings.concurrency,
+            max_concurrency=settings.concurrency, price=settings.price,
         )  # fmt: skip
     except ValidationError as error:
         reasons = "; ".join(str(each["msg"]) for each in error.errors())
@@ -52,15 +53,30 @@ def hosted_settings(kind: str, name: str, settings: SystemSettings) -> HostedSet
 
 
 class LlmReplies:
-    """The replies of one model. `sent` counts the requests that had none on disk."""
+    """The replies of one model. `sent` counts the requests that had none on disk, `faults` replies of no use."""
 
     def __init__(self, settings: HostedSettings, folder: Path) -> None:
         self.sent = 0
+        self.faults: Counter[str] = Counter()
+        self._billed = 0
+        self._used: dict[str, tuple[int, int, float]] = {}
         self._settings, self._path = settings, folder / "replies.sqlite3"
 
     def run(self, work: Callable[[Ask], Awaitable[T]]) -> T:
         """The result of `work`, which gets the function that asks."""
         return asyncio.run(self._run(work))
+
+    def take_bill(self) -> dict[str, Any]:
+        """What the replies since the last bill cost, whoever paid for them, each once; and what was of no use."""
+        prompt, completion, cost = (sum(of[place] for of in self._used.values()) for place in (0, 1, 2))
+        bill = {
+            "requests": len(self._used), "sent": self.sent - self._billed, "prompt_tokens": prompt,
+            "completion_tokens": completion, "cost_usd": cost, "faults": dict(self.faults),
+        }  # fmt: skip
+        self._billed = self.sent
+        self._used.clear()
+        self.faults.clear()
+        return bill
 
     async def _run(self, work: Callable[[Ask], Awaitable[T]]) -> T:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +102,9 @@ class LlmReplies:
                 """Equal requests in flight are one: two documents may have one text."""
                 if request.id not in tasks:
                     tasks[request.id] = asyncio.ensure_future(pay(request))
-                return await asyncio.shield(tasks[request.id])
+                reply = await asyncio.shield(tasks[request.id])
+                self._used[request.id] = (reply.prompt_tokens, reply.completion_tokens, reply.cost_usd)
+                return reply
 
             try:
                 return await work(ask)

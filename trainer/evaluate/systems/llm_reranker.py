@@ -158,13 +158,13 @@ class LlmReranker:
         self.name, kind = name, name[: name.index(":") + 1]
         hosted = hosted_settings(kind, name.removeprefix(kind), settings)
         self.replies = LlmReplies(hosted, folder)
-        self._model, self._first, self._settings, self._on_progress = hosted.model, first, settings, on_progress
+        self._model, self.first, self._settings, self._on_progress = hosted.model, first, settings, on_progress
         self._method: Method = METHODS[kind](settings.llm)
 
     def facts(self) -> Mapping[str, str | float]:
         """The model, its prompt by digest, the first stage and the lengths."""
         facts: dict[str, str | float] = {
-            "system": self.name, "first": self._first.name, "rerank_depth": self._settings.rerank_depth,
+            "system": self.name, "first": self.first.name, "rerank_depth": self._settings.rerank_depth,
             "prompt": sha256_hex(self._method.prompt + WANTED + INSTRUCTED)[:16],
             **self._settings.llm.model_dump(exclude={"prompt"}),
         }  # fmt: skip
@@ -172,7 +172,7 @@ class LlmReranker:
 
     def rank(self, benchmark: Benchmark, k: int) -> Run:
         """The documents of the first stage, or all candidates, by the model's scores."""
-        candidates = documents_to_rerank(benchmark, self._first, min(k, self._settings.rerank_depth))
+        candidates = documents_to_rerank(benchmark, self.first, min(k, self._settings.rerank_depth))
         return self.replies.run(lambda ask: self._rank(ask, benchmark, candidates))
 
     async def _rank(self, ask: Ask, benchmark: Benchmark, candidates: Mapping[str, Sequence[str]]) -> Run:

@@ -7,6 +7,7 @@ from typing import Protocol
 from pydantic import Field
 
 from foil.engine.model_traits import Patience
+from foil.engine.models.params import Price
 from foil.engine.settings import SecretSource, Settings
 from foil.trainer.evaluate.benchmarks.benchmark import Benchmark
 from foil.trainer.evaluate.measures.judged import Run
@@ -48,6 +49,13 @@ class LlmSettings(Settings):
     prompt: Path | None = Field(default=None, description="a model's own prompt, in place of ours (docs/evaluation.md)")
 
 
+class RewriteSettings(Settings):
+    """How `rewrite:MODEL@URL|SYSTEM` asks, and what SYSTEM then sees."""
+
+    keep_instruction: bool = Field(default=False, description="whether the system sees the instruction too")
+    tokens: int = Field(default=200, ge=8, le=100_000, description="of the text that is searched for")
+
+
 class SystemSettings(Settings):
     """How systems are run."""
 
@@ -56,12 +64,15 @@ class SystemSettings(Settings):
     encode: EncodeSettings = EncodeSettings(max_tokens=512, precision="float32")
     bm25: Bm25Settings = Bm25Settings()
     llm: LlmSettings = LlmSettings()
+    rewrite: RewriteSettings = RewriteSettings()
     rerank_depth: int = Field(default=100, ge=1, le=10**6, description="documents that a reranker gets of a query")
     api_key: SecretSource = Field(default="", description="${NAME} or file:PATH, the key of an endpoint")
+    price: Price = Price()
     batch: int = Field(default=64, ge=1, le=10_000, description="texts in a request to an endpoint, or to a reranker")
     concurrency: int = Field(default=4, ge=2, le=1_000, description="requests in flight at an endpoint")
     patience: Patience = Patience()
     resamples: int = Field(default=2000, ge=100, le=10**6, description="of the paired bootstrap")
+    bare: bool = Field(default=True, description="rank queries without their instructions too, to say what these bring")
 
 
 def quiet(stage: str, count: int, total: int) -> None:
