@@ -36,6 +36,7 @@ def page(rows: Sequence[Row], systems: Sequence[str], prompts: Sequence[Row] = (
         if row["system"] == GIVEN and not row["group"]
     )
     yield ""
+    yield from instructions(rows, systems)
     yield f"| benchmark | measure | n | {' | '.join(map(shown, systems))} |"
     yield "|---" * (len(systems) + 3) + "|"
     lines: dict[tuple[str, str, str], dict[str, Row]] = {}
@@ -57,6 +58,23 @@ def page(rows: Sequence[Row], systems: Sequence[str], prompts: Sequence[Row] = (
         yield from spread(prompts, systems)
         yield ""
     yield "Libraries: " + ", ".join(f"{name} {version}" for name, version in rows[0]["versions"].items()) + "."
+
+
+def instructions(rows: Sequence[Row], systems: Sequence[str]) -> Iterator[str]:
+    """The table of what instructions bring: a line a benchmark and system; none where no row says it."""
+    lines = [row for row in rows if row["system"] in systems and row.get("gain") is not None and not row["group"]]
+    if not lines:
+        return
+    yield "| benchmark | system | n | score | with | without | the instruction brings | p-MRR | unreachable |"
+    yield "|---" * 9 + "|"
+    for row in lines:
+        word = " loses" if row["gain_high"] < 0 else " wins" if row["gain_low"] > 0 else ""
+        gained = f"{row['gain']:+.1f} [{row['gain_low']:+.1f}, {row['gain_high']:+.1f}]{word}"
+        both = f"{row['with_instruction']:.1f} | {row['without_instruction']:.1f}"
+        p_mrr = "" if row["p_mrr"] is None else f"{row['p_mrr']:.1f}"
+        name = f"{row['benchmark']} | {shown(row['system'])} | {row['instructed']} | {row['measure']}"
+        yield f"| {name} | {both} | {gained}{dagger(row)} | {p_mrr} | {row['unreachable']} |"
+    yield ""
 
 
 def findings(rows: Sequence[Row], systems: Sequence[str]) -> Iterator[str]:

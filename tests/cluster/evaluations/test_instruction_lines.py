@@ -1,6 +1,8 @@
 """What instructions are worth, as `foil evaluate` says it: a line a system, and the same numbers in its rows."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -8,6 +10,7 @@ from foil.cluster.commands.app import app
 from foil.cluster.endings import run_command
 from foil.datasets_out.sql.query import run_sql
 from tests.support.models.fault_server import Behaviour, serving
+from tests.support.paths import REPO
 from tests.support.sample_run import make
 from tests.trainer.evaluate.benchmarks.tiny_benchmarks import lines, write_benchmark
 
@@ -58,6 +61,14 @@ def test_a_system_that_loses_by_instructions_is_named_so_in_one_line(misled, tmp
     assert "unreachable judgments: 16, relevant 8" in " ".join(shown.split())
     [line] = [line for line in shown.splitlines() if "bm25" in line and "loses" in line]
     assert f"{bm25['gain']:+.1f} [{bm25['gain_low']:+.1f}, {bm25['gain_high']:+.1f}] loses" in line
+    page = subprocess.run(
+        [sys.executable, REPO / "scripts" / "results_page.py", tmp_path / "out"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    gained = f"{bm25['gain']:+.1f} [{bm25['gain_low']:+.1f}, {bm25['gain_high']:+.1f}] loses |  | 16 |"
+    assert [line for line in page.splitlines() if line.startswith("| instructir | bm25 | 8 |") and gained in line]
     assert len(list((tmp_path / "out" / "vectors").rglob("*.npy"))) == 2  # all documents; all queries, bare ones too
     [[found]] = run_sql(
         tmp_path / "out", "SELECT gain FROM evaluations WHERE system = 'bm25' AND measure = 'nDCG@10' AND gain < 0"
