@@ -53,6 +53,21 @@ def print_line(text: str, end: str = "\n") -> None:
     _write(visible(text) + end)
 
 
+def print_paragraph(text: str, indent: str = "") -> None:
+    """A text for people on stdout, as wide as the terminal (80 columns where there is none); later lines stand in."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(color_system=None)
+    width = max(console.width - 1 - len(indent), _PAGE_WIDTH)
+    words = Text(" ".join(visible(text).split()))
+    first = words.wrap(console, width)[:1]
+    rest = Text(words.plain[len(first[0].plain) :].lstrip()) if first else Text("")
+    for hang, lines in (("", first), ("  ", rest.wrap(console, width - 2) if rest else [])):
+        for line in lines:
+            print_line(f"{indent}{hang}{line.plain.rstrip()}")
+
+
 def print_data(text: str) -> None:
     """Data for programs on stdout, exact unless stdout is a terminal."""
     _write(visible(text) if sys.stdout.isatty() else text)

@@ -29,6 +29,11 @@ def test_the_settings_pages_are_what_the_settings_say():
         assert (REPO / "docs" / place).read_text() == text, "run `python scripts/jobs_page.py`"
 
 
+def test_the_page_of_reasons_is_what_the_table_says():
+    page = runpy.run_path(str(REPO / "scripts" / "reasons_page.py"), run_name="page")["page"]()
+    assert (REPO / "docs" / "reasons.md").read_text() == page, "run `python scripts/reasons_page.py`"
+
+
 def test_every_link_between_pages_leads_somewhere():
     dead = [
         f"{page.name}: {target}"

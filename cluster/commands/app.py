@@ -15,6 +15,7 @@ from foil.cluster.commands.curators.audit import audit
 from foil.cluster.commands.curators.calibrate import calibrate
 from foil.cluster.commands.curators.diff import diff
 from foil.cluster.commands.curators.label import label
+from foil.cluster.commands.curators.reasons import reasons
 from foil.cluster.commands.curators.report import report
 from foil.cluster.commands.curators.show import show
 from foil.cluster.commands.curators.sql import sql
@@ -55,9 +56,9 @@ from foil.cluster.commands.trainers.train import train
 from foil.cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    run, try_, plan, job, submit, cancel, logs, watch, status, show, sql, why, diff, report, view, label, audit,
-    agreement, calibrate, verify, snapshot, filter_, drop, accept, revalidate, relabel, merge, mix, mine, compact, gc,
-    export, restore, push, train, average, evaluate, ablate, doctor,
+    run, try_, plan, job, submit, cancel, logs, watch, status, show, sql, why, reasons, diff, report, view, label,
+    audit, agreement, calibrate, verify, snapshot, filter_, drop, accept, revalidate, relabel, merge, mix, mine,
+    compact, gc, export, restore, push, train, average, evaluate, ablate, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__.rstrip("_"): command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}

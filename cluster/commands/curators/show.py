@@ -23,6 +23,7 @@ def show(
     out: OutArgument,
     record: Annotated[str, typer.Argument(metavar="[ID]", help="The id of a record, or its beginning.")] = "",
     where: Annotated[str, typer.Option(help="SQL condition on the view `topics`: \"reason = 'leak'\".")] = "",
+    reason: Annotated[str, typer.Option(help="Topics with this reason, as a verdict too: `foil reasons`.")] = "",
     sample: Annotated[int, typer.Option(min=0, max=_MOST, help="Draw so many at random, not the first 5.")] = 0,
     seed: Annotated[int, typer.Option(help="What the draw follows from.")] = 0,
     snapshot: SnapshotOption = None,
@@ -34,10 +35,10 @@ def show(
     from foil.datasets_out.desk.topic_view import EXCERPT_CHARS, view_topic
     from foil.datasets_out.lineage.records import read_topics, short_id_digits
 
-    if record and (where or sample):
-        raise UsageError("an ID names what to show; leave out --where and --sample, or the ID")
+    if record and (where or reason or sample):
+        raise UsageError("an ID names what to show; leave out --where, --reason and --sample, or the ID")
     source = load_snapshot(out, snapshot)
-    chosen = _named(source, record) if record else _chosen(source, where, sample, seed)
+    chosen = _named(source, record) if record else _chosen(source, where, reason, sample, seed)
     views = [
         view_topic(topic, None if full or as_json else EXCERPT_CHARS) for topic in read_topics(source, chosen.places)
     ]
@@ -53,6 +54,16 @@ def show(
         say(f"{len(views)} of {chosen.matched:,} topics; `--sample N` draws others, `--where SQL` chooses")
 
 
+def _condition(where: str, reason: str) -> str:
+    """`where`, and that the topic, one of its verdicts or one of its marks has this reason."""
+    if not reason:
+        return where
+    text = "'" + reason.replace("'", "''") + "'"
+    verdicts = f"topic_id IN (SELECT topic_id FROM verdicts WHERE reason = {text})"  # noqa: S608 - `run_sql` only reads
+    marks = f"list_contains(string_split(attributes['marks'], ', '), {text})"
+    return f"({where or 'true'}\n) AND (reason = {text} OR {verdicts} OR {marks})"
+
+
 def _named(source: Snapshot, record: str) -> ChosenTopics:
     from foil.datasets_out.lineage.records import ChosenTopics, find_records
 
@@ -61,12 +72,14 @@ def _named(source: Snapshot, record: str) -> ChosenTopics:
     return ChosenTopics(places, len(matches))
 
 
-def _chosen(source: Snapshot, where: str, sample: int, seed: int) -> ChosenTopics:
+def _chosen(source: Snapshot, where: str, reason: str, sample: int, seed: int) -> ChosenTopics:
     from foil.datasets_out.lineage.records import choose_topics
 
+    condition, drawn_by = _condition(where, reason), seed if sample else None
     chosen = choose_topics(
-        source.out, where, most=sample or _SHOWN, sample_seed=seed if sample else None, snapshot=source.name or None
+        source.out, condition, most=sample or _SHOWN, sample_seed=drawn_by, snapshot=source.name or None
     )
     if not chosen.places:
-        raise UsageError(f"no topic of {source.out} is chosen by {where or 'nothing'}; look with `foil sql`")
+        wanted = " and ".join(filter(None, (where, reason and f"the reason {reason!r}"))) or "nothing"
+        raise UsageError(f"no topic of {source.out} is chosen by {wanted}; look with `foil sql`")
     return chosen

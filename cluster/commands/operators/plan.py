@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foil.cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
-from foil.cluster.terminal import print_json, print_line, say
+from foil.cluster.terminal import print_json, print_line, print_paragraph, say
 from foil.engine.seeds.files.ledger import ledger_lines
 from foil.engine.storage.opening import mirror_of
 
@@ -130,23 +130,23 @@ class _PlanReport:
         """The table and words."""
         rates = self._rates
         source = f"rates of {rates.funnel.seeds:,} seeds: {rates.of}" if rates.funnel.seeds else "without any rates"
-        print_line(f"{self._seeds:,} seeds; {source}")
+        print_paragraph(f"{self._seeds:,} seeds; {source}")
         if rates.differs:
-            print_line(f"these rates are of a job that differs in {', '.join(rates.differs)}")
+            print_paragraph(f"these rates are of a job that differs in {', '.join(rates.differs)}")
         print_line(_in_columns("stage", [name for name, _ in _COLUMNS]))
         for cost in self._costs:
             self._print_stage(cost)
         for line in self._not_seen:
-            print_line(f"NOT IN THIS PLAN: {line}")
+            print_paragraph(f"NOT IN THIS PLAN: {line}")
         if self._not_seen:
-            print_line("so this is no whole plan: `foil try JOB` sees all stages, then plan again")
+            print_paragraph("so this is no whole plan: `foil try JOB` sees all stages, then plan again")
         elif not self._costs:
             print_line("no call is planned: no seed of those looked at led to one")
         else:
             self._print_totals()
         for cost in self._costs:
             own, with_later = cost.repaid
-            if own:
+            if round(own):
                 say(f"an edit of {cost.task} pays {own:,.0f} calls again, {with_later:,.0f} with all asked after it")
 
     def _print_stage(self, cost: StageCost) -> None:
@@ -154,22 +154,16 @@ class _PlanReport:
         hours = self._hours_left(cost)
         own = [f"{cost.answered:.0%}", "?" if hours is None else f"{hours:,.2f}"]
         passed = "?" if cost.passed is None else f"{cost.passed:.0%}"
-        amounts = (cost.calls, tokens, cost.usd)
-        expected = ["?" if each is None else _format_number(each.expected) for each in amounts]
-        print_line(_in_columns(cost.task, [f"{cost.reached:.0%}", passed, *expected, *own]))
-        for name, bound in (("at least", "low"), ("at most", "high")):
-            cells = ["?" if each is None else _format_number(getattr(each, bound)) for each in amounts]
-            print_line(_in_columns(f"  {name}", ["", "", *cells, "", ""]))
+        _print_amounts(cost.task, [f"{cost.reached:.0%}", passed], (cost.calls, tokens, cost.usd), own)
 
     def _print_totals(self) -> None:
         totals = self._totals()
-        calls, usd = totals["calls"], totals["usd"]
         tokens = _sum([totals["prompt_tokens"], totals["completion_tokens"]])
-        print_line(f"in all {_bounds(calls)} calls, {_bounds(tokens)} tokens, ${_bounds(usd)}")
+        _print_amounts("in all", ["", ""], (totals["calls"], tokens, totals["usd"]), ["", ""])
         if self._accepted_share is not None:
             accepted = self._accepted_share * self._seeds
             each = f", {tokens.expected / accepted:,.0f} tokens each" if accepted else ""
-            print_line(f"accepted: {self._accepted_share:.0%}, so about {accepted:,.0f} topics{each}")
+            print_paragraph(f"accepted: {self._accepted_share:.0%}, so about {accepted:,.0f} topics{each}")
 
     def _totals(self) -> dict[str, Range]:
         by_name = {name: [getattr(cost, name) for cost in self._costs] for name in _AMOUNTS}
@@ -233,9 +227,19 @@ def _in_columns(name: str, cells: Sequence[str]) -> str:
     return name.ljust(_NAME_WIDTH) + line if len(name) <= _NAME_WIDTH else f"{name}\n{' ' * _NAME_WIDTH}{line}"
 
 
-def _bounds(amount: Range) -> str:
-    expected = _format_number(amount.expected)
-    return f"{expected} ({_format_number(amount.low)} to {_format_number(amount.high)})"
+def _print_amounts(name: str, shares: Sequence[str], amounts: Sequence[Range | None], own: Sequence[str]) -> None:
+    """Three lines of calls, tokens and dollars: what is expected, at least, at most; `?` for what is not known."""
+    for title, bound in ((name, "expected"), ("  at least", "low"), ("  at most", "high")):
+        cells = ["?" if each is None else _format_number(getattr(each, bound)) for each in amounts[:2]]
+        dollars = amounts[2]
+        cells.append("?" if dollars is None else _format_dollars(getattr(dollars, bound)))
+        ends = (shares, own) if bound == "expected" else (["", ""], ["", ""])
+        print_line(_in_columns(title, [*ends[0], *cells, *ends[1]]))
+
+
+def _format_dollars(number: float) -> str:
+    """Two digits at least of what is not nothing."""
+    return f"{number:.2g}" if 0 < number < 1 else _format_number(number) if number >= 1e4 else f"{number:,.2f}"
 
 
 def _format_number(number: float) -> str:
@@ -243,4 +247,4 @@ def _format_number(number: float) -> str:
     for least, size, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if number >= least:
             return f"{number / size:.3g}{letter}"
-    return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.2f}"
+    return f"{number:,.0f}" if number >= 10 or number == int(number) else f"{number:.1f}"

@@ -18,7 +18,7 @@ from foil.cluster.commands.arguments import (
     ReuseOption,
     SetOption,
 )
-from foil.cluster.terminal import live_table, print_json, print_line, say, show
+from foil.cluster.terminal import live_table, print_json, print_line, print_paragraph, say, show
 from foil.engine.errors import QueryStoppedError
 from foil.engine.seeds.files.ledger import ledger_lines
 
@@ -33,34 +33,7 @@ LOG = logging.getLogger(__name__)
 _OUTCOME_COLUMNS = ("what became of the topics", "topics")
 _REASONS_SHOWN = 8
 _OUTCOMES = {"reject": "rejected", "edit": "edited", "mark": "marked", "pass": "passed"}
-_FEW, _COMMON = 0.2, 0.1
-REMEDIES = {
-    "no_contrast": "rules find nothing that parts two passages: take seeds with several or longer passages, or a model "
-    "as writer",
-    "no_answer": "no relevant passage has enough words of its query for rules to be sure that it answers: take a model "
-    "as writer",
-    "one_block": "the answer is the whole passage: take longer passages, several for a query, or a model as writer",
-    "no_other": "no negative that fits comes with a query of its own: set `seeds.negatives` above what the corpus has",
-    "no_recipe": "no recipe of the job takes that corpus: add it to a recipe's `corpora`",
-    "no_instruction": "the recipe needs seeds that come with an instruction, such as TREC topics",
-    "no_positive": "seeds lack a relevant passage: look at `foil seeds preview` and the reader's settings",
-    "no_negative": "seeds lack a non-relevant passage: look at `foil seeds preview` and the reader's settings",
-    "near_duplicate": "seeds repeat each other: remove doubles, or raise the validator's threshold",
-    "contaminated": "seeds overlap with an evaluation set: leave those out",
-    "unreadable": "relevant passages are cut off, torn, menus, markup, noise, or repeat a sentence: clean the corpus",
-    "no_condition": "rules meet no two conditions of a dimension: take seeds with several passages, or another writer",
-    "unreadable_reply": "replies do not fit their type: try another model or `structured`, and raise `max_tokens`",
-    "cut_prompt": "the server reads a part of the prompts: give it a longer context, or lower `passage_chars`",
-    "cut_reply": "replies end at `max_tokens`: raise it",
-    "withheld_reply": "the provider's filter holds replies back: take another model, or leave such seeds out",
-    "filtered_request": "the provider's filter takes no such prompts: take another model, or leave such seeds out",
-    "model_unavailable": "the model did not answer: `foil run --retry-failed` when it does",
-    "model_error": "the model failed on them: `foil why` shows how, `foil run --retry-failed` asks again",
-    "refused_request": "the provider refused them: `foil why` shows its words, `foil run --retry-failed` asks again",
-    "recipe_error": "the recipe failed: `foil why` shows the error",
-    "validator_error": "a validator failed: `foil why` shows the error",
-}
-"""What to do where a reason is behind many topics that were not accepted."""
+_FEW = 0.2
 _BY_SOURCE = """
 SELECT corpus, recipe, count(*) AS topics, count(*) FILTER (status = 'accepted') AS accepted,
        count(*) FILTER (status = 'rejected') AS rejected, count(*) FILTER (status = 'failed') AS failed,
@@ -189,6 +162,7 @@ def _validator_rows(counts: Counts, names: Sequence[str]) -> list[tuple[str, ...
 
 
 def _print_funnel(summary: Summary, job: Job) -> None:
+    from foil.cluster.pages.reason_lines import print_commonest
     from foil.cluster.seeds.mixed import MixedSettings
     from foil.prompts.recipes.mixed import MixedRecipeSettings
     from foil.validators.catalog import SCREENS
@@ -206,7 +180,8 @@ def _print_funnel(summary: Summary, job: Job) -> None:
         show(columns, _validator_rows(counts, names), "what each validator made of them", numbers=True)
     print_line(_balance(summary))
     for line in (*ledger_lines(summary.read), *_doubts(counts, kinds)):
-        print_line(line)
+        print_paragraph(line)
+    print_commonest(job.out, counts.reasons, counts.topics.total())
     if summary.stopped and job.runtime.log_format == "text":
         say(f"foil: {summary.stopped}")
 
@@ -236,15 +211,11 @@ def _print_sources(job: Job) -> None:
 
 
 def _doubts(counts: Counts, validators: Sequence[str]) -> Iterator[str]:
-    """What somebody should know before the data is used: few topics and why, and no look at evaluation sets."""
+    """What somebody should know before the data is used: few topics, and no look at evaluation sets."""
     total, accepted = counts.topics.total(), counts.topics["accepted"]
     if total and accepted < _FEW * total:
         how_many = f"only {accepted:,} of {total:,} topics were" if accepted else f"none of {total:,} topics was"
-        yield f"{how_many} accepted:"
-        for reason, count in counts.reasons.most_common(3):
-            if count >= _COMMON * total:
-                remedy = REMEDIES.get(reason, "`foil sql` on the view `rejects` shows them")
-                yield f"  {count / total:.0%} {reason}: {remedy}"
+        yield f"{how_many} accepted"
     if "duplicates" in validators and total and not any("duplicate" in reason for reason in counts.reasons):
         yield "duplicates: looked at every seed and found none"
     if accepted and "contamination" not in validators:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foil.cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
-from foil.cluster.terminal import live_table, print_json, print_line, say, show
+from foil.cluster.terminal import live_table, print_json, print_line, print_paragraph, say, show
 from foil.engine.seeds.files.ledger import ledger_lines
 
 if TYPE_CHECKING:
@@ -28,15 +27,12 @@ _STAGE_COLUMNS = (
     ("tokens", 10),
 )
 """Each with its width; the stage has what is left of 80 columns."""
-_WIDTH = 78
 _NAME_WIDTH = 27
 _EXCERPT = 400
 _CHANGES = 2
 _Z = 1.96
 """Of a 95 % interval."""
 _FAULTY = "replies.corrections ({0.corrections} now) and replies.candidates ({0.candidates} now): raise them"
-_JUDGE = "validators[{}] ({}): its threshold and votes, or another model as judge"
-_CHECK = "validators[{}] ({}): its settings, or leave it out"
 
 
 def try_(
@@ -119,7 +115,7 @@ class _TryReport:
         print_line(_in_columns("stage", [name for name, _ in _STAGE_COLUMNS]))
         for stage in funnel.stages.values():
             print_line(_stage_line(stage))
-        self._say(
+        print_paragraph(
             f"{funnel.seeds:,} seeds: {funnel.asked:,} asked, {funnel.whole:,} whole topics; "
             f"{topics['accepted']:,} accepted, {topics['rejected']:,} rejected, {topics['failed']:,} failed"
         )
@@ -132,23 +128,26 @@ class _TryReport:
             self._print_example(ending)
         print_line("")
         for line in self._cost_lines():
-            self._say(line)
+            print_paragraph(line)
         for number, change in enumerate(self._changes, 1):
             self._print_change(number, change)
-        self._say(f"foil run JOB --reuse {self._job.out} takes these replies over")
+        print_paragraph(f"foil run JOB --reuse {self._job.out} takes these replies over")
 
     def _print_example(self, ending: Ending) -> None:
+        from foil.cluster.pages.reason_lines import meaning_of
         from foil.datasets_out.lineage.evidence_words import evidence_words
 
         example, call = ending.example, ending.example.call
         print_line("")
-        self._say(f"{ending.reason}, {_counted(ending.topics)}, after {ending.place}; for example {example.seed_id}:")
-        why = evidence_words(example.detail)
-        for name, text in (("query", example.query), ("why", why), *self._exchange(ending)):
+        print_paragraph(
+            f"{ending.reason}, {_counted(ending.topics)}, after {ending.place}: {meaning_of(ending.reason)}"
+        )
+        print_paragraph(f"for example {example.seed_id}:", "  ")
+        for name, text in (("query", example.query), ("why", evidence_words(example.detail)), *self._exchange(ending)):
             if text:
-                self._say(f"{name}: {text}", "  ")
+                print_paragraph(f"{name}: {text}", "  ")
         if call and call.fault and call.fault.partition(":")[0] != ending.reason:
-            self._say(f"fault: {call.fault}", "  ")
+            print_paragraph(f"fault: {call.fault}", "  ")
 
     def _exchange(self, ending: Ending) -> Iterator[tuple[str, str]]:
         """The end of the prompt, which has the seed and the task, and the reply."""
@@ -200,22 +199,22 @@ class _TryReport:
         ending = change.ending
         before = "" if change.before is None else f" instead of {change.before:,.0f}"
         at_best = "" if change.measured else ", or more: no topic has come further yet"
-        self._say(
+        print_paragraph(
             f"{number}. {ending.reason} after {ending.place} ({_counted(ending.topics)}): without it an accepted topic "
             f"would take {change.after:,.0f} tokens{before}{at_best}"
         )
-        self._say(f"change: {self._setting(ending)}", "   ")
+        print_paragraph(f"change: {self._setting(ending)}", "   ")
 
     def _setting(self, ending: Ending) -> str:
         """What to change in the job."""
-        from foil.cluster.commands.operators.run import REMEDIES
+        from foil.engine.reasons import reason_entries
 
         names = [str(validator.model_dump()["kind"]) for validator in self._job.validators]
-        if ending.place in names:
-            words = _JUDGE if ending.place.startswith("judge_") else _CHECK
-            return words.format(names.index(ending.place), ending.place)
-        if ending.reason in REMEDIES:
-            return REMEDIES[ending.reason]
+        place = f"validators[{names.index(ending.place)}] ({ending.place}): " if ending.place in names else ""
+        if entry := reason_entries().get(ending.reason):
+            return place + entry.mend
+        if place:
+            return f"{place}its settings, or leave it out"
         if ending.example.call and ending.example.call.fault:
             return _FAULTY.format(self._job.replies)
         if ending.example.call:
@@ -245,14 +244,6 @@ class _TryReport:
             "measured": change.measured,
             "change": self._setting(change.ending),
         }
-
-    def _say(self, text: str, indent: str = "") -> None:
-        """A paragraph, at most as wide as a terminal of 80 columns."""
-        for line in textwrap.wrap(
-            " ".join(text.split()), _WIDTH, initial_indent=indent, subsequent_indent=indent + "  ",
-            break_on_hyphens=False,
-        ):  # fmt: skip
-            print_line(line)
 
 
 def _stage_line(stage: StageCounts) -> str:

@@ -51,7 +51,7 @@ def test_a_run_that_accepts_nothing_says_why_and_what_to_do(tmp_path):
     job = write_job(tmp_path, 20)
     run = foil("run", job, "--set", "recipe.kind=dual_view", "--set", "models.writer={kind: local_vllm, model: m}")
     said = run.stdout + run.stderr
-    assert "none of 20 topics was accepted:" in said, said
-    assert "100% no_instruction: the recipe needs seeds that come with an instruction" in said
+    assert "none of 20 topics was accepted\n" in said, said
+    assert "100% no_instruction, 20 of 20 topics: The seed states no instruction" in said
     assert re.search(r"leak +\S +0 +\S +0 ", said), said
     assert "not compared with" not in said

@@ -655,10 +655,12 @@ _LETTERS = str.maketrans("0123456789", "ghijklmnop")
 class Character:
     """An `answer` for the fault server: `said` and `broken` are how often a task meets each kind of fault in what is
     said, and each fault of the reply as a whole. A judge, who is asked often, meets a quarter of that; faults that few
-    tasks can meet, and those that do no harm, are three times as frequent.
+    tasks can meet, and those that do no harm, are three times as frequent. `always` is a fault and the task that meets
+    it each time, on correction turns too.
     """
 
-    def __init__(self, said: float = 0.0, broken: float = 0.0) -> None:
+    def __init__(self, said: float = 0.0, broken: float = 0.0, always: tuple[str, str] | None = None) -> None:
+        self._always = always
         rates = {**dict.fromkeys(SPOILT, said), **dict.fromkeys((*BROKEN, *HARMLESS), broken)}
         self._rates = {kind: rate * (3 if kind in _OFTEN else 1) for kind, rate in rates.items()}
         self.ledger: dict[str, Fault] = {}
@@ -683,6 +685,8 @@ class Character:
 
     def _kind(self, prompt: ParsedPrompt) -> str:
         """The fault of a task, or ""; on a correction turn every second one is gone."""
+        if self._always:
+            return self._always[0] if prompt.task == self._always[1] else ""
         key, turn = sha256_hex(prompt.matter), prompt.turn
         if turn and fraction_of("again", key, str(turn)) < 0.5:
             return ""
