@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 5
 _MOST = 1000
+_HAS_REASON = """reason = REASON OR topic_id IN (SELECT topic_id FROM verdicts WHERE reason = REASON)
+OR list_contains(string_split(attributes['marks'], ', '), REASON)"""
 
 
 def show(
@@ -59,9 +61,7 @@ def _condition(where: str, reason: str) -> str:
     if not reason:
         return where
     text = "'" + reason.replace("'", "''") + "'"
-    verdicts = f"topic_id IN (SELECT topic_id FROM verdicts WHERE reason = {text})"  # noqa: S608 - `run_sql` only reads
-    marks = f"list_contains(string_split(attributes['marks'], ', '), {text})"
-    return f"({where or 'true'}\n) AND (reason = {text} OR {verdicts} OR {marks})"
+    return f"({where or 'true'}\n) AND ({_HAS_REASON.replace('REASON', text)})"
 
 
 def _named(source: Snapshot, record: str) -> ChosenTopics:
