@@ -179,7 +179,9 @@ def _print_funnel(summary: Summary, job: Job) -> None:
         columns = ["validator", "topics", *_OUTCOMES.values(), "US dollars"]
         show(columns, _validator_rows(counts, names), "what each validator made of them", numbers=True)
     print_line(_balance(summary))
-    for line in (*ledger_lines(summary.read), *_doubts(counts, kinds)):
+    for line in ledger_lines(summary.read):
+        print_line(line)
+    for line in _doubts(counts, kinds):
         print_paragraph(line)
     print_commonest(job.out, counts.reasons, counts.topics.total())
     if summary.stopped and job.runtime.log_format == "text":

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from foil.cluster.commands.arguments import JsonOption, OutArgument
-from foil.cluster.terminal import print_json, print_paragraph, show
+from foil.cluster.terminal import print_json, print_line, show
 from foil.engine.seeds.files.ledger import ledger_lines
 
 
@@ -24,7 +24,7 @@ def status(out: OutArgument, as_json: JsonOption = False) -> None:
     rows = [(name, _plain(value)) for name, value in facts.items() if name not in left_out and value != ""]
     show(["", ""], rows)
     for line in ledger_lines(facts["read"]):
-        print_paragraph(line)
+        print_line(line)
     print_commonest(out, Counter(facts["reasons"]), sum(facts["topics"].values()), examples=False)
 
 
