@@ -120,6 +120,12 @@ def test_the_image_runs_as_nobody_special_and_holds_no_key(image):
     assert SECRET.search("RAY_AUTH_TOKEN")
 
 
+def test_what_is_run_is_read_by_a_shell():
+    for line in told(ALL, "RUN"):
+        assert subprocess.run(["sh", "-nc", line], capture_output=True, check=False).returncode == 0, line
+    assert {word for word, _ in ALL} <= {"FROM", "RUN", "COPY", "ENV", "WORKDIR", "USER"}
+
+
 def commands() -> list[str]:
     """The programs that the manifests run by name: entrypoints, and the words of a preStop."""
     found = []
