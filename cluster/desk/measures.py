@@ -26,6 +26,7 @@ _GROUPS_SHOWN = 15
 _VOTES = """
 SELECT topic_id, validator, reason, evidence FROM verdicts WHERE validator LIKE 'judge\\_%' ESCAPE '\\'
 """
+_PLACED_VOTES = f"{_VOTES} AND validator = 'judge_scenarios' ORDER BY md5(topic_id), scope LIMIT {MOST_COMPARED}"
 _LABELS = "SELECT topic_id, intent_id, passage_id, relevance FROM judgments"
 _INSTRUCTIONS = f"""
 SELECT instruction FROM intents JOIN topics t USING (partition, topic_id)
@@ -116,7 +117,20 @@ def judge_tables(ask: Ask, charts: Charts) -> list[ReportTable]:
 def _share_table(table_id: str, title: str, words: str, shares: Sequence[JudgeShare], empty: str) -> ReportTable:
     from foil.datasets_out.desk.sections import ReportTable
 
-    rows: list[Row] = [
+    rows = _share_rows(shares)
+    return ReportTable(table_id, title, words, _columns(rows), rows, empty=empty)
+
+
+def place_rows(ask: Ask) -> list[Row]:
+    """How often each judge named the passage shown first, of up to 20,000 verdicts by hash."""
+    from foil.validators.audits.judge_reliability import position_shares
+
+    votes = ask(_PLACED_VOTES)
+    return _share_rows(position_shares((r["topic_id"], r["validator"], r["reason"], r["evidence"]) for r in votes))
+
+
+def _share_rows(shares: Sequence[JudgeShare]) -> list[Row]:
+    return [
         {
             "judge": each.judge,
             "what": each.measure,
@@ -129,7 +143,6 @@ def _share_table(table_id: str, title: str, words: str, shares: Sequence[JudgeSh
         }
         for each in shares
     ]
-    return ReportTable(table_id, title, words, _columns(rows), rows, empty=empty)
 
 
 def audit_table(ask: Ask) -> ReportTable:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 5_000_000
 TOPICS = 50
-_DROPPED_TOPICS = 8
+_ACCEPTED_TOPICS = 20
 _MAP_POINTS = 700
 _EXCERPTS = (700, 300, 120)
 _QUERIES_AT_A_TIME = 2
@@ -52,6 +52,7 @@ def report_page(
     from foil.datasets_out.desk.text_map import KINDS, load_map
     from foil.datasets_out.desk.topic_view import view_topic
     from foil.datasets_out.desk.topics import asker, sample_topics
+    from foil.datasets_out.desk.verdict import verdict_of
 
     source, ask = load_snapshot(out, snapshot), asker(out, snapshot)
     if not source.rows("topics"):
@@ -59,18 +60,21 @@ def report_page(
     other_ask = asker(against) if against else None
     other_name = run_name(against) if against else ""
     tables = {each.id: each for each in report_tables(ask, other_ask, run_name(out), other_name, by_meaning=by_meaning)}
+    verdict = verdict_of(ask, tables["position"].rows)
     method = map_method(by_meaning=by_meaning)
     points = load_map(out, source.digest, ask, method, _MAP_POINTS)
-    sampled = sample_topics(source, ask, TOPICS - _DROPPED_TOPICS, _DROPPED_TOPICS)
+    sampled = sample_topics(source, ask, _ACCEPTED_TOPICS, TOPICS)
     for excerpt in _EXCERPTS:
         page = lone_page(
             "report.html.j2", name=run_name(out), other_name=other_name, digest=source.digest,
             fingerprint=CommitLog(out).fingerprint(), run=ask(RUN)[0], points=points, kinds=KINDS,
-            version=version_of(PACKAGE) or "", notes=_notes(source.rows("topics"), len(sampled)),
+            version=version_of(PACKAGE) or "", verdict=verdict,
+            titles={each.id: each.title for each in tables.values()}, notes=_notes(source.rows("topics"), len(sampled)),
             groups=[TableGroup(title, tuple(tables[name] for name in names)) for title, names in _GROUPS.items()],
             map_words=f"{points.num_rows:,} texts, up to {_MAP_POINTS:,} of each kind, drawn by hash; {method.words}.",
             topics=[view_topic(topic, excerpt) for topic in sampled],
-            topics_words=f"{len(sampled)} of {source.rows('topics'):,} topics, drawn by hash; long texts are shortened "
+            topics_words=f"{len(sampled)} of {source.rows('topics'):,} topics, drawn by hash: an accepted one and one "
+            "of each reason, the commonest first, then a second of each, and so on; long texts are shortened "
             f"to about {excerpt} characters. Removed words are struck out and red, added ones green.",
         )  # fmt: skip
         if len(page.encode()) < MOST_BYTES:

@@ -17,7 +17,7 @@ Rows = Sequence[Mapping[str, Any]]
 SERIES = tuple(f"var(--series-{number})" for number in range(1, 7))
 _MOST_BARS = 24
 _MOST_CHARS = 30
-_WIDTH = 430
+_WIDTH = 720
 _CONFIG = {
     "background": None,
     "font": "inherit",

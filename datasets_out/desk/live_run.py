@@ -2,7 +2,7 @@
 
 import subprocess
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot
 from foil.datasets_out.desk.search import FACET_SQL, TopicSearch, facets, read_search
-from foil.datasets_out.desk.sections import FUNNEL, REASONS, RUN
+from foil.datasets_out.desk.sections import FUNNEL, REASONS, RUN, Ask, Row
 from foil.datasets_out.desk.text_index import TextIndex
 from foil.datasets_out.desk.text_map import WORDS_ONLY, MapMethod, load_map
+from foil.datasets_out.desk.verdict import RunVerdict, verdict_of
 from foil.datasets_out.lineage.lineage import LineageNode, tree_of
 from foil.datasets_out.lineage.records import RecordMatch, TopicPlace, read_topics
 from foil.datasets_out.notes.notes import put_note, read_notes
@@ -34,10 +35,16 @@ MAP_POINTS = 4000
 
 
 class LiveRun:
-    """One run's folder. Whatever is asked twice over the same data and notes is computed once."""
+    """One run's folder. Whatever is asked twice over the same data and notes is computed once.
 
-    def __init__(self, out: Path, method: MapMethod = WORDS_ONLY) -> None:
-        self.out, self.method = out, method
+    `places` measures how often judges name the passage shown first, which SQL cannot; see `verdict_of`.
+    """
+
+    def __init__(
+        self, out: Path, method: MapMethod = WORDS_ONLY, places: Callable[[Ask], Sequence[Row]] = lambda _: ()
+    ) -> None:
+        self.out, self.method, self._places = out, method, places
+        self._verdict: tuple[str, RunVerdict] | None = None
         self._answers: OrderedDict[tuple[str, str], list[dict[str, Any]]] = OrderedDict()
         self._lock = Lock()
         self._spare: subprocess.Popen[bytes] | None = None
@@ -75,6 +82,13 @@ class LiveRun:
     def facts(self) -> dict[str, Any]:
         """The row of the view `runs`."""
         return self.ask(RUN)[0]
+
+    def verdict(self) -> RunVerdict:
+        """What stands out in the run."""
+        state, kept = self._state(), self._verdict
+        if kept is None or kept[0] != state:
+            kept = self._verdict = state, verdict_of(self.ask, self._places(self.ask))
+        return kept[1]
 
     def facets(self) -> dict[str, list[tuple[str, int]]]:
         """Facet to its values with their numbers of topics."""
@@ -136,6 +150,7 @@ class LiveRun:
         first = (RUN, FUNNEL, REASONS, FACET_SQL, read_search({}).sql())
         with ThreadPoolExecutor(_QUERIES_AT_A_TIME) as pool:
             list(pool.map(self.ask, first))
+        self.verdict()
         self.index()
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ and its one style sheet is allowed by its hash.
 
 import base64
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -30,10 +31,10 @@ NUMBER_FORMATS: dict[str, str] = {
     **dict.fromkeys(("share", "share_of_lost", "share_of_item", "accepted_share", "relevant_share"), _SHARE),
     **dict.fromkeys(("edited_share", "low_share", "high_share", "expected_share", "repeated_share"), _SHARE),
     **dict.fromkeys(("agreed", "distinct", "distinct_trigrams"), _SHARE),
-    **dict.fromkeys(("cost_usd", "usd_per_accepted"), _FINE),
     **dict.fromkeys(("kappa", "low", "high", "APS_by_words", "APS_by_meaning"), _FINE),
 }
 """How the fractions of a column are written, by its whole name; of any other column with two digits."""
+_DOLLARS = ("cost_usd", "usd_per_accepted")
 
 
 @cache
@@ -99,10 +100,18 @@ def cell(value: Any, column: str = "") -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, float) and column in _DOLLARS:
+        return _dollars(value)
     if isinstance(value, float):
         return format(value, NUMBER_FORMATS.get(column, ",.2f"))
     text = str(value)
     return text if len(text) <= MOST_CELL_CHARACTERS else f"{text[:MOST_CELL_CHARACTERS]}… ({len(text):,} characters)"
+
+
+def _dollars(value: float) -> str:
+    """US dollars with two digits or more: as many as show three digits of a small amount."""
+    digits = 2 if abs(value) >= 1 or not value else 2 - math.floor(math.log10(abs(value)))
+    return f"{value:,.{min(digits, 12)}f}"
 
 
 def _finalize(value: Any) -> Any:

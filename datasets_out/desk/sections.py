@@ -81,7 +81,7 @@ FROM topics GROUP BY corpus, recipe ORDER BY topics DESC, corpus, recipe
 REASONS = """
 SELECT t.corpus, t.recipe, t.status, t.reason, coalesce(nullif(r.validator, ''), 'recipe or engine') AS stopped_by,
        count(*) AS topics, count(*) / sum(count(*)) OVER (PARTITION BY t.corpus, t.recipe) AS share_of_lost,
-       min(t.topic_id) AS example
+       arg_min(t.topic_id, md5(t.topic_id)) AS example
 FROM topics t LEFT JOIN (SELECT DISTINCT partition, topic_id, validator FROM rejects) r USING (partition, topic_id)
 WHERE t.status <> 'accepted'
 GROUP BY t.corpus, t.recipe, t.status, t.reason, stopped_by

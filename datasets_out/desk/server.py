@@ -28,15 +28,11 @@ from foil.datasets_out.desk.search import MARKS, PAGE_ROWS, read_search
 from foil.datasets_out.desk.sections import FUNNEL, REASONS
 from foil.datasets_out.desk.text_map import KINDS
 from foil.datasets_out.desk.topic_view import view_topic
+from foil.datasets_out.sql.questions import questions_of_one_run
 from foil.engine.errors import CorruptDataError, FoilError, UsageError
 
 _TEXT_CHARACTERS = 20_000
 _MOST_SQL_ROWS = 500
-_EXAMPLES = (
-    "SELECT status, reason, count(*) FROM topics GROUP BY ALL ORDER BY 3 DESC",
-    "SELECT instruction, positive, negative FROM triplets USING SAMPLE 5",
-    "SELECT validator, outcome, reason, count(*) FROM verdicts GROUP BY ALL ORDER BY 4 DESC",
-)
 FLAGS = ("", "bad", "good", "look again")
 Page = Callable[[Request], Response]
 
@@ -71,11 +67,12 @@ class DeskPages:
         return HTMLResponse(render(template, run_name=self.run.name, tabs=self.tabs, tab=tab, **values), status)
 
     def overview(self, _: Request) -> Response:
-        """Counts, progress, funnel, and why topics were dropped."""
+        """What stands out, counts, progress, funnel, and why topics were dropped."""
         return self.page(
             "overview.html.j2",
             "/",
             run=self.run.facts(),
+            verdict=self.run.verdict(),
             progress=self.run.progress(),
             funnel=self.run.ask(FUNNEL),
             reasons=self.run.ask(REASONS),
@@ -145,7 +142,9 @@ class DeskPages:
 
     def _sql_page(self, query: str, **answer: Any) -> Response:
         values = {"error": "", "rows": None, "count": 0, **answer}
-        return self.page("sql.html.j2", "/sql", query=query, most=_MOST_SQL_ROWS, examples=_EXAMPLES, **values)
+        return self.page(
+            "sql.html.j2", "/sql", query=query, most=_MOST_SQL_ROWS, examples=questions_of_one_run(), **values
+        )
 
     async def put_note(self, request: Request) -> Response:
         """Keeps a note, then shows its topic again."""

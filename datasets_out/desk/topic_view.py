@@ -64,6 +64,7 @@ class TopicView:
 
     id: str
     status: str
+    reason: str
     outcome: str
     query: str
     seed_id: str
@@ -88,6 +89,7 @@ def view_topic(topic: Topic, excerpt: int | None = EXCERPT_CHARS) -> TopicView:
     return TopicView(
         id=topic.id,
         status=topic.status,
+        reason=topic.reason,
         outcome=_outcome(topic, names),
         query=topic.query,
         seed_id=topic.seed_id,

@@ -9,10 +9,16 @@ from foil.datasets_out.sql.query import run_sql
 from foil.engine.topic import Topic
 
 SAMPLE = """
-SELECT topic_id, partition FROM (
-    SELECT topic_id, partition, status = 'accepted' AS accepted,
-           row_number() OVER (PARTITION BY status = 'accepted' ORDER BY md5(topic_id)) AS place FROM topics)
-WHERE place <= CASE WHEN accepted THEN {accepted} ELSE {dropped} END ORDER BY accepted DESC, place
+WITH placed AS (
+    SELECT topic_id, partition, status = 'accepted' AS accepted, count(*) OVER reasons AS size,
+           row_number() OVER (reasons ORDER BY md5(topic_id)) AS place
+    FROM topics WINDOW reasons AS (PARTITION BY status, reason)),
+numbered AS (
+    SELECT *, row_number() OVER (PARTITION BY accepted ORDER BY place, size DESC, topic_id) AS number FROM placed)
+SELECT topic_id, partition FROM numbered
+WHERE number <= CASE WHEN accepted THEN greatest({accepted}, {most} - (SELECT count(*) FROM placed WHERE NOT accepted))
+                ELSE greatest({most} - {accepted}, {most} - (SELECT count(*) FROM placed WHERE accepted)) END
+ORDER BY place, accepted DESC, size DESC, topic_id
 """
 
 
@@ -21,7 +27,10 @@ def asker(out: Path, snapshot: str | None = None) -> Ask:
     return lambda sql: run_sql(out, sql, snapshot=snapshot).to_pylist()
 
 
-def sample_topics(snapshot: Snapshot, ask: Ask, accepted: int, dropped: int) -> list[Topic]:
-    """Topics drawn by hash, the same ones each time: accepted ones, then others."""
-    rows = ask(SAMPLE.format(accepted=accepted, dropped=dropped))
+def sample_topics(snapshot: Snapshot, ask: Ask, accepted: int, most: int) -> list[Topic]:
+    """Topics drawn by hash, the same ones each time: one of each reason, then a second of each.
+
+    Up to `most` in all; `accepted` of them were accepted, and more where fewer were dropped.
+    """
+    rows = ask(SAMPLE.format(accepted=accepted, most=most))
     return read_topics(snapshot, [TopicPlace(row["partition"], row["topic_id"]) for row in rows])

@@ -26,10 +26,11 @@ def view(
     need("starlette", extra="desk")
     need("uvicorn", extra="desk")
     from foil.cluster.desk.embedding import map_method
+    from foil.cluster.desk.measures import place_rows
     from foil.datasets_out.desk.live_run import LiveRun
     from foil.datasets_out.desk.server import DeskPages, serve
 
-    run = LiveRun(out, map_method(by_meaning=by_meaning))
+    run = LiveRun(out, map_method(by_meaning=by_meaning), place_rows)
     run.warm()
     serve(DeskPages(run, author or user_name()), port, _announce)
 

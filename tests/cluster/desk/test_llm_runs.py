@@ -8,6 +8,7 @@ import pytest
 from foil.datasets_out.desk.topics import asker
 from foil.validators.audits.judge_reliability import canary_shares, position_shares
 from tests.support.commands import foil
+from tests.support.desk.browser import Visit, desk_process, headless
 from tests.support.topics.llm_runs import JOBS, llm_run
 
 DECIDED = ("quotes_passage", "repeats_passage", "names_source", "other_passage_named")
@@ -50,3 +51,39 @@ def test_commands_read_a_real_run(tmp_path, shared_data):
     for command in (["show", out, topic], ["status", out], ["agreement", out], ["plan", out.with_suffix(".yaml")]):
         done = foil(*command)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+CAUSES = {
+    "infir": (
+        "judge_scenarios rejects nearly all that reach it: 50 of 53",
+        "no_analysis",
+        "112 of 704 seeds of msmarco",
+    ),
+    "infir_rules_off": (
+        "6 of 16 canaries right; kappa -0.0404 with the labels",
+        "the passage shown first named in 39.7% of votes, where chance gives 20.1%",
+        "The writer fails its rules: 417 of 1,367 topics",
+        "248 of 1,615 seeds of msmarco (15.4%) are refused before a call, mostly as unreadable",
+    ),
+}
+"""What is wrong with the judge, the writer and the corpus."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_causes_stand_on_the_first_screen_of_report_and_desk(name, tmp_path, shared_data):
+    out = llm_run(shared_data, name, tmp_path / "run")
+    assert foil("report", out).returncode == 0
+    with headless() as browser, desk_process("view", out) as desk:
+        for url in ((out / "report.html").as_uri(), desk.url):
+            visit = Visit(browser, viewport={"width": 1280, "height": 800})
+            visit.page.goto(url)
+            box = visit.page.locator("#verdict")
+            shown = box.bounding_box()
+            assert shown["y"] + shown["height"] < 800
+            assert all(cause in box.inner_text() for cause in CAUSES[name])
+            for link in box.locator("a").all():
+                target = link.get_attribute("href")
+                assert target.startswith("/sql?query=") or visit.page.locator(target).count() == 1
+            visit.page.set_viewport_size({"width": 390, "height": 844})
+            assert (visit.overflows(), visit.faults) == (False, [])

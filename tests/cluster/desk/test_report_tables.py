@@ -1,5 +1,6 @@
 """`foil report` of a run in which every table has rows: each number is counted again, from topics, calls and marks."""
 
+import hashlib
 import json
 import re
 from collections import Counter, defaultdict
@@ -23,6 +24,12 @@ from tests.support.topics.trades import corpus
 pytestmark = pytest.mark.slow
 
 KITES = 16
+
+
+def by_hash(text):
+    return hashlib.md5(text.encode()).hexdigest()
+
+
 EXAM = [f"It first flew in {1900 + n}. Its spars weigh {n + 3} grams each. The sail is" for n in (0, 4, 8)]
 JOB = """\
 seeds:
@@ -211,7 +218,8 @@ def reasons(run):
     for (corpus_name, recipe, status, reason, by), ids in groups.items():
         yield {
             "corpus": corpus_name, "recipe": recipe, "status": status, "reason": reason, "stopped by": by,
-            "topics": len(ids), "share of lost": len(ids) / totals[corpus_name, recipe], "example": min(ids),
+            "topics": len(ids), "share of lost": len(ids) / totals[corpus_name, recipe],
+            "example": min(ids, key=by_hash),
         }  # fmt: skip
 
 

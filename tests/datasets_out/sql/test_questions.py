@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from foil.datasets_out.sql.query import run_sql
+from foil.datasets_out.sql.questions import questions, questions_of_one_run
 from tests.support.commands import foil, hosted_job, write_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import serving
@@ -34,6 +35,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def test_there_are_twenty():
     assert [int(number) for number, *_ in QUESTIONS] == list(range(1, 21))
+
+
+def test_the_desk_offers_the_questions_of_the_page():
+    written = [(words, textwrap.dedent(sql).strip()) for _, words, sql in QUESTIONS]
+    assert list(questions()) == written
+    assert len(questions_of_one_run()) == 19
 
 
 @pytest.mark.slow

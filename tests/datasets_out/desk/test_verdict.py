@@ -1,0 +1,118 @@
+"""What is said first of a run: each rule speaks of a run that shows its cause, and of a healthy run none does."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from foil.datasets_out.commits.log import CommitLog
+from foil.datasets_out.desk.topics import asker
+from foil.datasets_out.desk.verdict import HEALTH, RULES, verdict_of
+from foil.engine.ids import canonical_json
+from foil.engine.topic import Topic, Verdict
+from tests.support import sample_run
+
+PLACES = {"judge": "judge_scenarios by judge", "of": 120, "share": 0.4, "low_share": 0.35, "expected_share": 0.2}
+
+
+def voted(topic: Topic, *, right: bool = True, canary: str = "", outcome: str = "pass", reason: str = "") -> Topic:
+    """The topic with a judge's vote on its dated intent, of which the first passage is relevant."""
+    intent, shown = topic.intents[1].id, [passage.id for passage in topic.passages[:2]]
+    facts = canonical_json({"intent": intent, "shown": shown, "votes": [["judge", shown[0 if right else 1]]]})
+    verdicts = [Verdict("judge_scenarios", intent, outcome, reason, facts)]
+    if canary:
+        verdicts.append(Verdict("judge_scenarios", "topic", "pass", canary, facts))
+    ended = {"status": "rejected", "reason": reason} if outcome == "reject" else {}
+    return replace(topic, verdicts=(*topic.verdicts, *verdicts), **ended)
+
+
+def good(count: int, **facts) -> list[Topic]:
+    return [voted(sample_run.accepted(f"good {n}"), **facts) for n in range(count)]
+
+
+def lost(count: int, reason: str, *, asked: bool = True, **facts) -> list[Topic]:
+    calls = sample_run.accepted("x").calls if asked else ()
+    return [
+        replace(sample_run.rejected(f"{reason} {n}", reason), **facts,
+                calls=tuple(replace(call, request_id=f"{reason} {n}") for call in calls))
+        for n in range(count)
+    ]  # fmt: skip
+
+
+CAUSES = {
+    "nothing": (lost(30, "wrong_length"), "Nothing was accepted: 30 calls, 4,800 tokens and US$ 0.0600 went into 30"),
+    "judge": (good(60, right=False), 'judge "judge" of judge_scenarios cannot be relied on: kappa -1.0000 with the'),
+    "rejects_all": (
+        [*good(4), *(voted(each, outcome="reject", reason="other") for each in
+                     (sample_run.accepted(f"bad {n}") for n in range(36)))],
+        "judge_scenarios rejects nearly all that reach it: 36 of 40 topics (90.0%), mostly for other",
+    ),
+    "writer": ([*good(60), *lost(40, "no_analysis")], "The writer fails its rules: 40 of 100 topics with a call (40"),
+    "copies": ([*good(85), *lost(15, "near_copy")], "The writer copies: 15 of 100 topics with a call (15.0%)"),
+    "corpus": ([*good(300), *lost(20, "wrong_length", corpus="kites")], "The corpus kites yields nothing: none of its"),
+    "unfit": ([*good(80), *lost(20, "unreadable", asked=False)], "20 of 100 seeds of docs (20.0%) are refused"),
+}  # fmt: skip
+
+
+def make(out, topics: Sequence[Topic]):
+    log = CommitLog(out)
+    log.open("f" * 64, {"recipe": {"kind": "verifiable"}})
+    log.commit(0, topics, {})
+    log.put_plan({"seeds": len(topics), "partitions": 1})
+    return asker(out)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_each_cause_is_said_in_a_sentence_with_its_numbers(cause, tmp_path):
+    topics, words = CAUSES[cause]
+    said = verdict_of(make(tmp_path, topics))
+    assert said.kind == "amiss"
+    sentences = {finding.rule: finding.sentence for finding in said.findings}
+    assert words in sentences[cause]
+    others = {"rejects_all": {"judge"}, "nothing": {"writer"}}.get(cause, set())
+    assert set(sentences) <= {cause, *others}
+
+
+def test_of_a_healthy_run_no_rule_speaks(tmp_path):
+    topics = [*good(90, canary="canary_right"), *lost(6, "wrong_length"), *lost(4, "unreadable", asked=False)]
+    said = verdict_of(make(tmp_path, topics), [{**PLACES, "share": 0.22, "low_share": 0.15}])
+    assert (said.kind, said.findings) == ("healthy", ())
+    assert said.headline.startswith("90 of 100 topics accepted (90.0%), and nothing stands out")
+
+
+def test_a_judge_that_fails_canaries_or_looks_at_the_place_is_named(tmp_path):
+    wrong = [voted(sample_run.accepted(f"wrong {n}"), canary="canary_wrong") for n in range(10)]
+    ask = make(tmp_path / "canaries", [*good(60, canary="canary_right")[:6], *wrong, *good(60)[6:]])
+    [finding] = verdict_of(ask).findings
+    assert "6 of 16 canaries right; kappa 1.0000" in finding.sentence
+    ask = make(tmp_path / "places", good(60))
+    [finding] = verdict_of(ask, [PLACES]).findings
+    assert "the passage shown first named in 40.0% of votes, where chance gives 20.0%" in finding.sentence
+    assert finding.sections == ("canaries", "agreement", "position")
+
+
+def test_labels_of_the_judge_itself_are_no_evidence_for_it(tmp_path):
+    own = [replace(t, judgments=tuple(replace(j, judge="judge:qwen") for j in t.judgments)) for t in good(60)]
+    [row] = make(tmp_path, [voted(t, canary="canary_right") for t in own])(RULES[1].sql)
+    assert (row["canaries"], row["pairs"], row["kappa"]) == (60, None, None)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_of_few_topics_nothing_is_said_but_how_many_there_are(count, tmp_path):
+    said = verdict_of(make(tmp_path, lost(count, "wrong_length")))
+    assert said.kind == ("small" if count else "empty")
+    assert not said.findings
+
+
+def test_the_sql_of_each_rule_answers_the_numbers_of_its_sentence(tmp_path):
+    ask = make(tmp_path, CAUSES["writer"][0])
+    [finding] = verdict_of(ask).findings
+    [row] = ask(finding.sql)
+    assert (row["lost"], row["made"], row["reason"]) == (40, 100, "no_analysis")
+    assert ask(HEALTH) == [{"made": 100, "accepted": 60, "share": 0.6}]
+
+
+def test_a_hostile_name_stays_a_text_in_a_sentence(tmp_path):
+    name = "{made} <b>kites</b>"
+    said = verdict_of(make(tmp_path, [*good(300), *lost(20, "wrong_length", corpus=name)]))
+    assert f"The corpus {name} yields nothing" in said.findings[0].sentence
