@@ -27,7 +27,10 @@ _VOTES = """
 SELECT topic_id, validator, reason, evidence FROM verdicts WHERE validator LIKE 'judge\\_%' ESCAPE '\\'
 """
 _PLACED_VOTES = f"{_VOTES} AND validator = 'judge_scenarios' ORDER BY md5(topic_id), scope LIMIT {MOST_COMPARED}"
-_LABELS = "SELECT topic_id, intent_id, passage_id, relevance FROM judgments"
+_LABELS = "SELECT topic_id, intent_id, passage_id, relevance, judge FROM judgments"
+_OWN_LABELS = "labels of the topics"
+_LABELLERS = ("judge_relevance by ", "judge_demands by ")
+"""Judges that set labels themselves."""
 _INSTRUCTIONS = f"""
 SELECT instruction FROM intents JOIN topics t USING (partition, topic_id)
 WHERE t.status = 'accepted' AND instruction <> '' ORDER BY md5(intent_id) LIMIT {MOST_INSTRUCTIONS}
@@ -48,30 +51,36 @@ def agreements(out: Path, labels: Path | None) -> list[Agreement]:
     from foil.validators.judges.agreement import read_labels
 
     people = read_labels(labels) if labels else {}
-    own = _raters(asker(out))
+    own, circular = _raters(asker(out))
     if people and set().union(*people.values()).isdisjoint(set().union(*own.values())):
         raise UsageError(
             f"{labels} labels no pair of topic, intent and passage of {out}; is it the file of another run?"
         )
-    return _compare(own | people)
+    return _compare(own | people, circular)
 
 
-def _raters(ask: Ask, votes: Sequence[Row] | None = None) -> dict[str, Labels]:
+def _raters(ask: Ask, votes: Sequence[Row] | None = None) -> tuple[dict[str, Labels], set[str]]:
+    """The labels of each rater; and the judges whose own word some of the topics' labels are."""
     from foil.validators.judges.agreement import read_votes
 
     rows = ask(_VOTES) if votes is None else votes
     verdicts = [(r["topic_id"], r["validator"], r["evidence"]) for r in rows if not r["reason"].startswith("canary")]
     raters: dict[str, Labels] = dict(read_votes(verdicts))
-    raters["labels of the topics"] = {
-        (r["topic_id"], r["intent_id"], r["passage_id"]): r["relevance"] for r in ask(_LABELS)
-    }
-    return raters
+    labels = {(r["topic_id"], r["intent_id"], r["passage_id"]): r for r in ask(_LABELS)}
+    judged = {key for key, row in labels.items() if row["judge"].startswith("judge:")}
+    circular = {name for name, own in raters.items() if name.startswith(_LABELLERS) and own.keys() & judged}
+    raters[_OWN_LABELS] = {key: row["relevance"] for key, row in labels.items()}
+    return raters, circular
 
 
-def _compare(raters: dict[str, Labels]) -> list[Agreement]:
+def _compare(raters: dict[str, Labels], circular: set[str]) -> list[Agreement]:
+    """Of every two raters, but for a judge and the labels that are its own word: these agree by themselves."""
     from foil.validators.judges.agreement import compare_raters
 
-    return compare_raters(raters)
+    return [
+        each for each in compare_raters(raters)
+        if _OWN_LABELS not in (each.first, each.second) or not circular & {each.first, each.second}
+    ]  # fmt: skip
 
 
 def judge_tables(ask: Ask, charts: Charts) -> list[ReportTable]:
@@ -80,22 +89,23 @@ def judge_tables(ask: Ask, charts: Charts) -> list[ReportTable]:
     from foil.validators.audits.judge_reliability import canary_shares, position_shares
 
     votes, audits = ask(_VOTES), ask("SELECT reader, topic_id, intent_id, passage_id, mark FROM audits")
-    raters = _raters(ask, votes) if votes or audits else {}
+    raters, circular = _raters(ask, votes) if votes or audits else ({}, set[str]())
     for row in audits:
         key = row["topic_id"], row["intent_id"], row["passage_id"]
         raters.setdefault(f"reader {row['reader']}", {})[key] = row["mark"]
-    agreed = [asdict(each) for each in _compare(raters)]
+    agreed = [asdict(each) for each in _compare(raters, circular)]
     judge_rows = [(r["topic_id"], r["validator"], r["reason"], r["evidence"]) for r in votes]
     intervals = [{**row, "raters": f"{row['first']} / {row['second']}"} for row in agreed]
     return [
         ReportTable(
             "agreement",
             "Agreement of judges, labels and readers",
-            "Cohen's kappa with its 95 % interval (bootstrap), as `foil agreement` has it.",
+            "Cohen's kappa with its 95 % interval (bootstrap), as `foil agreement` has it. A judge that set labels "
+            "itself is not compared with them.",
             _columns(agreed),
             agreed,
             chart=charts.intervals(intervals, "raters", "kappa", "low", "high") if intervals else "",
-            empty="No judge voted and nobody marked a sheet. `foil label` collects marks of people.",
+            empty="No two raters judged the same pairs. `foil label` collects marks of people.",
         ),
         _share_table(
             "canaries",

@@ -1,6 +1,6 @@
 """What stands out in a run, said first: each cause in one sentence with its numbers, and where its evidence stands.
 
-    RULES -> ask(sql) -> a Cause for each row -> the top of a report and of the desk's first page
+    RULES -> ask(sql) -> a RunCause for each row -> the top of a report and of the desk's first page
 
 A rule is a query that answers a row where something is amiss, and a sentence that is filled from that row: when it
 speaks stands in the query. What SQL cannot count, how often a judge named the passage shown first, is passed in.
@@ -110,7 +110,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class RunCause:
     """One cause: its sentence, the SQL behind its numbers, and the sections of a report that show more."""
 
     rule: str
@@ -125,7 +125,7 @@ class RunVerdict:
 
     kind: str
     headline: str
-    findings: tuple[Cause, ...] = ()
+    findings: tuple[RunCause, ...] = ()
 
 
 JUDGE = Rule(
@@ -179,13 +179,13 @@ def verdict_of(ask: Ask, places: Sequence[Row] = ()) -> RunVerdict:
     return RunVerdict("healthy", f"{counted}, and nothing stands out: the run looks healthy.")
 
 
-def _finding(rule: Rule, row: Row, places: Sequence[Row]) -> Cause | None:
+def _finding(rule: Rule, row: Row, places: Sequence[Row]) -> RunCause | None:
     words = {name: cell(value, name) for name, value in row.items()}
     if rule is JUDGE:
         words["signs"] = _signs(row, words, places)
         if not words["signs"]:
             return None
-    return Cause(rule.id, rule.words.format(**words), rule.sql.strip(), rule.sections)
+    return RunCause(rule.id, rule.words.format(**words), rule.sql.strip(), rule.sections)
 
 
 def _signs(row: Row, words: Mapping[str, str], places: Sequence[Row]) -> str:

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from foil.cluster.desk.measures import agreements
 from foil.datasets_out.desk.topics import asker
 from foil.validators.audits.judge_reliability import canary_shares, position_shares
 from tests.support.commands import foil
@@ -43,6 +44,12 @@ def test_the_judges_votes_and_canaries_of_a_real_run_are_found_again(tmp_path, s
     [canaries], [first] = canary_shares(votes), position_shares(votes)
     assert (canaries.share.count, canaries.share.of) == (6, 16)
     assert (first.share.count, first.share.of, round(first.expected, 3)) == (513, 1292, 0.201)
+
+
+def test_a_judge_is_not_held_against_labels_that_are_its_own_word(tmp_path, shared_data):
+    assert not agreements(llm_run(shared_data, "promptriever_rules_off", tmp_path / "own"), None)
+    [agreement] = agreements(llm_run(shared_data, "infir", tmp_path / "apart"), None)
+    assert (agreement.first, agreement.second) == ("judge_scenarios by judge", "labels of the topics")
 
 
 def test_commands_read_a_real_run(tmp_path, shared_data):
