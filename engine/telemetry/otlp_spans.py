@@ -10,7 +10,6 @@ A process that is killed (SIGKILL) loses the spans of its last five seconds. Pri
 """
 
 import atexit
-import importlib.util
 import logging
 import os
 import re
@@ -46,11 +45,11 @@ def trace_here(run: str) -> None:
     if protocol != _SPOKEN:
         LOG.warning("spans are sent over %s alone, not over %s: none are made", _SPOKEN, protocol)
         return
-    if not _installed():
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ModuleNotFoundError:
         LOG.warning("%s is set, and OpenTelemetry is not installed: pip install 'foil-ir[otel]'", _ENDPOINTS[1])
         return
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
     use_tracer(OtlpTracer(OTLPSpanExporter(), run))
     atexit.register(flush_spans)
 
@@ -71,18 +70,12 @@ def _wanted() -> bool:
     return not off and any(map(os.environ.get, _ENDPOINTS))
 
 
-def _installed() -> bool:
-    try:
-        return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
-    except ModuleNotFoundError:
-        return False
-
-
 class OtlpTracer:
     """An engine.telemetry.spans.Tracer over OpenTelemetry's SDK, with a provider of its own: the global one is left."""
 
     def __init__(self, exporter: "SpanExporter", run: str) -> None:
         from opentelemetry import trace
+        from opentelemetry.context import Context
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
@@ -90,16 +83,16 @@ class OtlpTracer:
         self._provider = TracerProvider(resource=_resource(run), shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(_said_once(exporter)))
         self._tracer = self._provider.get_tracer("foil", version("foil-ir"))
-        self._trace, self._run = trace, run
+        self._trace, self._outside, self._run = trace, Context(), run
 
     def partition(self, index: int) -> Any:
         """A span that is the root of its trace, and is current nowhere."""
         facts: dict[str, Any] = {"foil.run": self._run, "foil.partition": index}
-        return self._tracer.start_span("partition", _empty_context(), attributes=facts)
+        return self._tracer.start_span("partition", self._outside, attributes=facts)
 
     @contextmanager
     def seed(self, partition: Any, seed_id: str) -> Iterator["_SeedFacts"]:
-        parent = self._trace.set_span_in_context(partition, _empty_context())
+        parent = self._trace.set_span_in_context(partition, self._outside)
         with self._span("seed", context=parent, attributes={"foil.seed": scrub(seed_id)[:_ID_CHARACTERS]}) as span:
             yield _SeedFacts(span)
 
@@ -185,20 +178,12 @@ def _name(text: str) -> str:
     return scrub(text) if _NAME.fullmatch(text) else "other"
 
 
-def _empty_context() -> Any:
-    from opentelemetry.context import Context
-
-    return Context()
-
-
 def _resource(run: str) -> Any:
     """Who sends: what the environment says, under the name `foil` where it gives none."""
-    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
-    facts: dict[str, Any] = {"foil.run": run, "process.pid": os.getpid()}
-    if not os.environ.get("OTEL_SERVICE_NAME") and "service.name" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
-        facts["service.name"] = "foil"
-    return Resource.create(facts)
+    facts: dict[str, Any] = {"service.name": "foil", "foil.run": run, "process.pid": os.getpid()}
+    return Resource.create(facts).merge(OTELResourceDetector().detect())
 
 
 def _said_once(exporter: "SpanExporter") -> Any:
