@@ -2,7 +2,7 @@
 
 This screen sees the seeds in stream order in one process, so that no concurrency changes what it decides. It rejects
 the later seed. Evidence is the earlier seed, which was kept, and the exact similarity of the two: what resembles a
-rejected seed alone is kept.
+rejected seed alone is kept. `TopicRepeats` finds topics of one run that repeat topics of earlier runs, in the same way.
 
 Promise: no seed is rejected on an estimate. Exact repeats are always found; of near repeats at 0.8 one in 120 is
 missed, fewer above (`minhash`). Price: about 0.1 ms a seed of 100 words; for each seed kept about 230 bytes
@@ -16,7 +16,7 @@ from pydantic import Field
 
 from foil.engine.ids import canonical_json
 from foil.engine.settings import Settings
-from foil.engine.topic import Seed, Verdict
+from foil.engine.topic import Seed, Topic, Verdict
 from foil.validators.overlap.minhash import Sketcher, SketchStore, TextSketch
 from foil.validators.verdicts import fingerprint, reject_verdict
 
@@ -80,3 +80,39 @@ class Duplicates:
 
     def _id(self, number: int) -> str:
         return self._ids[self._ends[number] : self._ends[number + 1]].decode("utf-8", "surrogatepass")
+
+
+class TopicRepeats:
+    """Finds the accepted topics that an earlier run has; `end_run` after the last topic of each run.
+
+    Topics of one run are not compared with each other: several of one seed are alike by intent.
+    """
+
+    def __init__(self, similarity: float) -> None:
+        self.similarity = similarity
+        self._sketcher, self._store = Sketcher(0), SketchStore()
+        self._own: list[TextSketch] = []
+
+    def find(self, topic: Topic) -> str:
+        """`duplicate` or `near_duplicate` where an earlier run has such a topic, else "": then this one is kept."""
+        sketch = self._sketcher(_text(topic)) if topic.status == "accepted" else None
+        if sketch is None:
+            return ""
+        match = self._store.match(sketch, self.similarity)
+        if match is None:
+            self._own.append(sketch)
+            return ""
+        return "duplicate" if match.exact else "near_duplicate"
+
+    def end_run(self) -> None:
+        """From now on the topics of this run are those of an earlier one. Raises SpoolError."""
+        for sketch in self._own:
+            self._store.add(sketch)
+        self._own.clear()
+
+
+def _text(topic: Topic) -> str:
+    first = topic.intents[0].id if topic.intents else ""
+    relevant = {j.passage_id for j in topic.judgments if j.intent_id == first and j.relevance > 0}
+    passages = (f"{p.title}\n{p.text}" for p in topic.passages if p.id in relevant)
+    return "\n".join([topic.query, *passages])

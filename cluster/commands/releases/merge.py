@@ -31,7 +31,7 @@ def merge(
     """
     from foil.datasets_out.commits.snapshot import load_snapshot
     from foil.datasets_out.curation.merge import merge as merge_runs
-    from foil.validators.overlap.topic_repeats import TopicRepeats
+    from foil.validators.overlap.duplicates import TopicRepeats
 
     sources = [load_snapshot(out, None, verify=True) for out in outs]
     merged = merge_runs(sources, into, TopicRepeats(near_duplicates) if near_duplicates else None)
