@@ -161,6 +161,17 @@ def test_what_a_curator_dropped_stays_dropped(source, tmp_path):
     assert (row.status, row.reason) == ("rejected", "ugly")
 
 
+def test_what_a_curator_accepted_stays_accepted_and_is_not_judged_again(source, tmp_path):
+    rejected = next(row for row in topics(source / "out") if row.reason == "no_passage_named")
+    foil("accept", source / "out", tmp_path / "accepted", rejected.id, "--reason", "the judge erred")
+    with serving(answer=Character()) as server:
+        job = job_at(source, server.url)
+        foil("revalidate", tmp_path / "accepted", tmp_path / "into", "--job", job)
+        assert calls_sent(server) == 0
+    [row] = [row for row in topics(tmp_path / "into") if row.id == rejected.id]
+    assert (row.status, row.verdicts[-1].validator) == ("accepted", "curator")
+
+
 @pytest.mark.parametrize(
     "point",
     [
