@@ -7,7 +7,7 @@ import pytest
 from foil.datasets_out.commits.snapshot import load_snapshot
 from foil.datasets_out.desk.pages import cell
 from foil.datasets_out.desk.topics import sample_topics
-from tests.datasets_out.desk.test_verdict import good, lost, make
+from tests.support.topics.voted_run import good, lost, make
 
 
 def test_each_reason_is_shown_before_any_is_shown_again(tmp_path):

@@ -1,42 +1,14 @@
 """What is said first of a run: each rule speaks of a run that shows its cause, and of a healthy run none does."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from foil.datasets_out.commits.log import CommitLog
-from foil.datasets_out.desk.topics import asker
 from foil.datasets_out.desk.verdict import HEALTH, RULES, verdict_of
-from foil.engine.ids import canonical_json
-from foil.engine.topic import Topic, Verdict
 from tests.support import sample_run
+from tests.support.topics.voted_run import good, lost, make, voted
 
 PLACES = {"judge": "judge_scenarios by judge", "of": 120, "share": 0.4, "low_share": 0.35, "expected_share": 0.2}
-
-
-def voted(topic: Topic, *, right: bool = True, canary: str = "", outcome: str = "pass", reason: str = "") -> Topic:
-    """The topic with a judge's vote on its dated intent, of which the first passage is relevant."""
-    intent, shown = topic.intents[1].id, [passage.id for passage in topic.passages[:2]]
-    facts = canonical_json({"intent": intent, "shown": shown, "votes": [["judge", shown[0 if right else 1]]]})
-    verdicts = [Verdict("judge_scenarios", intent, outcome, reason, facts)]
-    if canary:
-        verdicts.append(Verdict("judge_scenarios", "topic", "pass", canary, facts))
-    ended = {"status": "rejected", "reason": reason} if outcome == "reject" else {}
-    return replace(topic, verdicts=(*topic.verdicts, *verdicts), **ended)
-
-
-def good(count: int, **facts) -> list[Topic]:
-    return [voted(sample_run.accepted(f"good {n}"), **facts) for n in range(count)]
-
-
-def lost(count: int, reason: str, *, asked: bool = True, **facts) -> list[Topic]:
-    calls = sample_run.accepted("x").calls if asked else ()
-    return [
-        replace(sample_run.rejected(f"{reason} {n}", reason), **facts,
-                calls=tuple(replace(call, request_id=f"{reason} {n}") for call in calls))
-        for n in range(count)
-    ]  # fmt: skip
 
 
 CAUSES = {
@@ -52,14 +24,6 @@ CAUSES = {
     "corpus": ([*good(300), *lost(20, "wrong_length", corpus="kites")], "The corpus kites yields nothing: none of its"),
     "unfit": ([*good(80), *lost(20, "unreadable", asked=False)], "20 of 100 seeds of docs (20.0%) are refused"),
 }  # fmt: skip
-
-
-def make(out, topics: Sequence[Topic]):
-    log = CommitLog(out)
-    log.open("f" * 64, {"recipe": {"kind": "verifiable"}})
-    log.commit(0, topics, {})
-    log.put_plan({"seeds": len(topics), "partitions": 1})
-    return asker(out)
 
 
 @pytest.mark.parametrize("cause", CAUSES)
