@@ -189,7 +189,7 @@ def read_table(file: Path) -> Iterator[SourceRow]:
 
 def unread_files(path: Path) -> list[Path]:
     """The files of a folder that `read_rows` passes over: their names end as no row format does."""
-    return [] if path.is_file() else [file for file in list_files(path) if not _ending(file.name)]
+    return [file for file in list_files(path) if file != path and not _ending(file.name)]
 
 
 def decode_all(raw: Iterable[Line | Record], max_row_bytes: int) -> Iterator[Record]:
