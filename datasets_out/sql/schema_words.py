@@ -131,6 +131,15 @@ _OWN = {
     "notes.flag": "`bad`, `good`, `look again`, or empty",
     "notes.note": "its text",
     "notes.noted_at": "when, in UTC",
+    "evaluations.with_instruction": "points of the benchmark's score under its instructions",
+    "evaluations.without_instruction": "the same for the bare queries",
+    "evaluations.gain": "points that instructions bring: with less without",
+    "evaluations.gain_low": "lower end of the interval of the gain",
+    "evaluations.gain_high": "upper end of it",
+    "evaluations.p_mrr": "p-MRR over the variants of each query, or null where there are none",
+    "evaluations.instructed": "queries that have an instruction",
+    "evaluations.unreachable": "judgments of documents that no system can rank",
+    "evaluations.unreachable_relevant": "the relevant ones among them",
     "evaluations.chosen_on": "whether the system's weights were chosen on this benchmark",
 }
 

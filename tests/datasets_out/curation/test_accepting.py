@@ -8,8 +8,8 @@ import pytest
 from foil.datasets_out.notes.notes import put_note
 from foil.engine.topic import Verdict
 from tests.support.commands import foil
-from tests.support.llm_runs import load_llm_run
 from tests.support.small_parts import topics
+from tests.support.topics.llm_runs import llm_run
 from tests.support.trainer_world import commit, topic
 
 
@@ -97,7 +97,7 @@ def test_a_filter_chooses_from_rejected_topics_too(out, tmp_path):
 
 def test_topics_of_a_real_model_are_rescued_by_hand(shared_data, tmp_path):
     """Its judge named the right passage hardly more often than by chance; a person takes the topics in."""
-    out = load_llm_run(shared_data / "llm_runs" / "infir_rules_off.jsonl.gz", tmp_path / "out")
+    out = llm_run(shared_data, "infir_rules_off", tmp_path / "out")
     into = tmp_path / "into"
     ended = foil("accept", out, into, "--where", "reason = 'other_passage_named'", "--reason", "chance", "--json")
     assert ended.returncode == 0, ended.stderr
