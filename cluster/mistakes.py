@@ -46,8 +46,8 @@ def unknown_key(settings: type[Settings], place: Sequence[str | int]) -> str:
     if section is None:
         return ""
     nearest = _nearest(settings, str(key))
-    asked = f"did you mean {nearest}? " if nearest else ""
-    return f"unknown key; {asked}{section.__name__} has {', '.join(section.model_fields)}"
+    question = f"did you mean {nearest}? " if nearest else ""
+    return f"unknown key; {question}{section.__name__} has {', '.join(section.model_fields)}"
 
 
 def _nearest(settings: type[Settings], key: str) -> str | None:
@@ -71,4 +71,4 @@ def _settings_in(annotation: object) -> type[Settings] | None:
     """The settings that a field holds, alone or in a list."""
     if isinstance(annotation, type) and issubclass(annotation, Settings):
         return annotation
-    return next((found for part in get_args(annotation) if (found := _settings_in(part))), None)
+    return next((inner for part in get_args(annotation) if (inner := _settings_in(part))), None)

@@ -120,8 +120,8 @@ class _StepLine:
         elif row.step < self._steps and now - self._shown < STEP_LINE_S:
             return
         self._shown = now
-        left = (now - self._began) / (row.step - self._first + 1) * (self._steps - row.step)
-        ending = f", {left:,.0f} s left" if left else ""
+        seconds = (now - self._began) / (row.step - self._first + 1) * (self._steps - row.step)
+        ending = f", {seconds:,.0f} s left" if seconds else ""
         say(
             f"step {row.step}/{self._steps}  loss {row.loss:.3f}  rate {row.learning_rate:.1e}  "
             f"{row.topics_per_s:.1f} topics/s{ending}"

@@ -34,8 +34,8 @@ def print_commonest(out: Path, reasons: Counter[str], topics: int, *, examples: 
         if entry:
             print_paragraph(f"change: {entry.mend}", "    ")
         if topic := example_of.get(reason):
-            said = f" - {_quote(topic.detail)}" if topic.detail and not topic.detail.startswith("{") else ""
-            print_paragraph(f"for example {_quote(topic.query)}{said}", "    ")
+            quoted = f" - {_quote(topic.detail)}" if topic.detail and not topic.detail.startswith("{") else ""
+            print_paragraph(f"for example {_quote(topic.query)}{quoted}", "    ")
             print_line(f"    foil why {shlex.quote(str(out))} {shlex.quote(topic.id)}")
         print_line(f"    foil show {shlex.quote(str(out))} --reason {shlex.quote(reason)}")
 

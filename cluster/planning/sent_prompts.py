@@ -19,14 +19,14 @@ async def requests_of(job: Job, seed_ids: Collection[str]) -> dict[str, Request]
         return {}
     parts, archive = build_parts(job), ReplyArchive([job.out])
     requests: dict[str, Request] = {}
-    left = set(seed_ids)
+    unseen = set(seed_ids)
     try:
         for seed in open_seeds(job.seeds):
-            if seed.id in left:
+            if seed.id in unseen:
                 _, stored = await replay_seed(parts, seed, archive.get)
                 requests |= {name: request for name, (_, request) in stored.requests.items()}
-                left.remove(seed.id)
-            if not left:
+                unseen.remove(seed.id)
+            if not unseen:
                 break
     finally:
         for model in parts.models.values():

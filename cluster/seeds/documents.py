@@ -100,12 +100,12 @@ class DocumentsReader(CorpusReader[DocumentsSettings]):
             for position in own:
                 yield self._corpus_seed(position, self._others(position, range(own[0], own[-1] + 1), index))
 
-    def _corpus_seed(self, position: int, others: list[int]) -> CorpusSeed:
-        place, chosen = self._places[position], [self._places[each] for each in (position, *others)]
-        purpose = "passage" if not others else "passages" if chosen[1].file == place.file else "documents"
+    def _corpus_seed(self, position: int, neighbours: list[int]) -> CorpusSeed:
+        place, chosen = self._places[position], [self._places[each] for each in (position, *neighbours)]
+        purpose = "passage" if not neighbours else "passages" if chosen[1].file == place.file else "documents"
         source_id, passages = place.passage.source_id, [each.passage for each in chosen]
         seed = self.make_seed(source_id, "", passages, (), {"query_for": purpose})
-        near = (self._places[max(0, p - _NEXT_TO) : p + _NEXT_TO + 1] for p in (position, *others))
+        near = (self._places[max(0, p - _NEXT_TO) : p + _NEXT_TO + 1] for p in (position, *neighbours))
         files = {each.file for each in chosen}
         keys = {each.passage.source_id for places in near for each in places if each.file in files}
         return CorpusSeed(seed, frozenset(keys), str(place.file), place.number, place.search_text)
@@ -129,16 +129,16 @@ class DocumentsReader(CorpusReader[DocumentsSettings]):
 
     def _distinct_places(self) -> Iterator[_Place]:
         sketcher, store = Sketcher(0), SketchStore()
-        kept: list[str] = []
+        source_ids: list[str] = []
         for file in self._files():
             for place in self._places_of(file):
                 sketch = sketcher(place.passage.text)
                 match = store.match_or_add(sketch, self._settings.similarity) if sketch else None
                 if match is None:
-                    kept.append(place.passage.source_id)
+                    source_ids.append(place.passage.source_id)
                     yield place
                 else:
-                    self.ledger.note("near_duplicates", f"{place.passage.source_id}, as {kept[match.number]}")
+                    self.ledger.note("near_duplicates", f"{place.passage.source_id}, as {source_ids[match.number]}")
 
     def _places_of(self, file: Path) -> Iterator[_Place]:
         """The passages of a file that are long enough."""

@@ -172,7 +172,7 @@ def verdict_of(ask: Ask, places: Sequence[Row] = ()) -> RunVerdict:
     if health["made"] < LEAST_TOPICS:
         counted = "{accepted} of {made} topics accepted: too few to judge the run by.".format(**words)
         return RunVerdict("small", counted) if health["made"] else RunVerdict("empty", "No topic is committed yet.")
-    findings = tuple(found for rule in RULES for row in ask(rule.sql) if (found := _finding(rule, row, places)))
+    findings = tuple(cause for rule in RULES for row in ask(rule.sql) if (cause := _finding(rule, row, places)))
     counted = "{accepted} of {made} topics accepted ({share})".format(**words)
     if findings:
         return RunVerdict("amiss", f"{counted}. What stands out:", findings)

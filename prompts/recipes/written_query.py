@@ -84,10 +84,10 @@ def _problems(text: str, passages: Sequence[Passage]) -> Iterator[Problem]:
         advice = f"It says {match[0]!r}, and the person has not seen any text. Name the subject itself."
         yield Problem("speaks_of_task", f"it says {match[0]!r}", advice)
     for passage in passages:
-        shown = f"{passage.title}\n{passage.text}"
-        if len(words) >= _COPIED_WORDS and fold_text(text).rstrip(".?!") in fold_text(shown):
+        whole_text = f"{passage.title}\n{passage.text}"
+        if len(words) >= _COPIED_WORDS and fold_text(text).rstrip(".?!") in fold_text(whole_text):
             yield Problem("near_copy", f"it stands in a passage: {text!r}", "It is copied. Ask for it in other words.")
-        if stems(text) and not stems(text) & stems(shown):
+        if stems(text) and not stems(text) & stems(whole_text):
             advice = (
                 f"It has nothing to do with the passage that begins with {passage.text[:60]!r}. Ask for what it tells."
             )

@@ -43,7 +43,7 @@ def why(
     tree = tree_of(out, matches, topics)
     requests = _requests(load_job(job_file, overrides or [], out), topics[0]) if job_file else {}
     if as_json:
-        prompts = {name: [[each.role, each.content] for each in one.messages] for name, one in requests.items()}
+        prompts = {name: [[each.role, each.content] for each in request.messages] for name, request in requests.items()}
         whole = tree.to_json() | ({"prompts": prompts} if job_file else {})
         print_data(json.dumps(whole, ensure_ascii=False, default=str) + "\n")
         return
@@ -60,12 +60,12 @@ def _requests(job: Job, topic: Topic) -> dict[str, Request]:
     from foil.cluster.planning.sent_prompts import requests_of
     from foil.engine.errors import UsageError
 
-    found = asyncio.run(requests_of(job, {topic.seed_id}))
+    requests = asyncio.run(requests_of(job, {topic.seed_id}))
     wanted = {call.request_id for call in topic.calls}
-    if wanted and not wanted & found.keys():
+    if wanted and not wanted & requests.keys():
         raise UsageError(
             f"this job did not ask what made topic {topic.id}; give the job of {job.out} as it was then, --set included"
         )
-    if missing := len(wanted - found.keys()):
+    if missing := len(wanted - requests.keys()):
         say(f"{missing} of {len(wanted)} prompts cannot be made again: replies that they follow are not in the journal")
-    return {name: request for name, request in found.items() if name in wanted}
+    return {name: request for name, request in requests.items() if name in wanted}

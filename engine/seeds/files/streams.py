@@ -75,12 +75,12 @@ def list_files(path: Path) -> list[Path]:
 def _walk(path: Path) -> Iterator[Path]:
     """What is in the folder and its subfolders and not hidden. Raises UsageError for a link to no file."""
     for folder, folders, names in os.walk(path, onerror=_raise):
-        for found in (Path(folder, name) for name in (*folders, *names)):
-            if _is_hidden(found.relative_to(path)):
+        for entry in (Path(folder, name) for name in (*folders, *names)):
+            if _is_hidden(entry.relative_to(path)):
                 continue
-            if found.is_symlink() and not found.is_file():
-                raise UsageError(f"{found} is a link to no file, which is not followed; put there what it means")
-            yield found
+            if entry.is_symlink() and not entry.is_file():
+                raise UsageError(f"{entry} is a link to no file, which is not followed; put there what it means")
+            yield entry
 
 
 def _raise(error: OSError) -> None:

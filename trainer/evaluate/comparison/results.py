@@ -99,21 +99,21 @@ def instruction_lines(
             paired = [both for both in own if both.bare] or own
             lost = [sum(part.unreachable[place] for part in parts) for place in (0, 1)]
             key = (group, own[-1].measure, system)
-            given, bare, p_mrr = (
+            instructed, bare, p_mrr = (
                 {name: 100 * value for name, value in weighted(values, average).items()}
-                for values in ([w.given for w in paired], [w.bare for w in paired], [w.p_mrr for w in own])
+                for values in ([w.instructed for w in paired], [w.bare for w in paired], [w.p_mrr for w in own])
             )
-            with_it, without, gain, low, high = _gain(given, bare, resamples)
-            yield key, InstructionLine(len(given), with_it, without, gain, low, high, _mean(p_mrr), *lost)
+            with_it, without, gain, low, high = _gain(instructed, bare, resamples)
+            yield key, InstructionLine(len(instructed), with_it, without, gain, low, high, _mean(p_mrr), *lost)
 
 
-def _gain(given: Values, bare: Values, resamples: int) -> Gain:
+def _gain(instructed: Values, bare: Values, resamples: int) -> Gain:
     """The means with and without, their difference and its bounds."""
     if not bare:
-        return _mean(given), None, None, None, None
-    gains = differences(bare, given)
+        return _mean(instructed), None, None, None, None
+    gains = differences(bare, instructed)
     low, high = bootstrap_interval(gains, resamples) if gains.any() else (0.0, 0.0)
-    return _mean(given), _mean(bare), float(gains.mean()), low, high
+    return _mean(instructed), _mean(bare), float(gains.mean()), low, high
 
 
 def _mean(values: Values) -> float | None:

@@ -33,7 +33,7 @@ class BothWays:
     """
 
     measure: str
-    given: Values
+    instructed: Values
     bare: Values
     p_mrr: Values
 

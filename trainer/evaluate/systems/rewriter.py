@@ -56,8 +56,8 @@ class Rewriter:
 
     def _rewritten(self, query: EvaluationQuery, text: str) -> EvaluationQuery:
         """The query with the text in its place; as it was where there is none."""
-        kept = query.instruction if self._settings.keep_instruction or not text else ""
-        return replace(query, query=text or query.query, instruction=kept)
+        instruction = query.instruction if self._settings.keep_instruction or not text else ""
+        return replace(query, query=text or query.query, instruction=instruction)
 
     async def _texts(self, ask: Ask, pairs: Sequence[QueryPair]) -> list[str]:
         numbers = count(1)
