@@ -216,10 +216,11 @@ class Scenario(Life):
         return processes
 
     def _judge_moved(self, process: Process) -> None:
-        """A run whose folder was moved ends well only if the one that it held has all of it; else it says so."""
+        """A run whose folder was moved ends well only if the one it held or read has all of it; else it says so."""
         held = self._moved.was_held_by(process)
-        data = read(self._moved.away if held else self.out)
-        if process.code in {0, 3} and not any(is_complete(data, one, self.plan.accept) for one in self.tried):
+        found = [read(self._moved.away), *([] if held else [read(self.out)])]
+        whole = (is_complete(data, one, self.plan.accept) for data in found for one in self.tried)
+        if process.code in {0, 3} and not any(whole):
             self.violated(f"moved: exit code {process.code}, and the folder of the run lacks a part of it")
         if held and "holds no run" in process.stderr:
             self.violated("moved: a run whose folder is gone is told to start one there")
