@@ -44,7 +44,7 @@ test-long: setup ## the long crash drills, the full corpora, and 40 times the fu
 	FOIL_FUZZ=40 $(PYTEST) $(PARALLEL) -m fuzz --timeout 7200
 
 test-vllm: setup-vllm ## the local model over real vLLM, on the CPU
-	.venv-vllm/bin/python -m pytest tests/engine/models/test_local_vllm.py tests/engine/inference/test_vllm_engines.py
+	.venv-vllm/bin/python -m pytest tests/engine/models/local/test_local_vllm.py tests/engine/models/local/test_vllm_engines.py
 
 test-model: setup setup-vllm ## a real small model on the CPU answers every recipe and judge
 	.venv/bin/python -m pytest tests/model -m model

@@ -26,7 +26,7 @@ from typing import Any, get_args
 from foil.engine.answer_forms import Structured
 from foil.engine.errors import Rejected, UnreadableReplyError
 from foil.engine.flow.ask import schema_of
-from foil.engine.models.local_vllm import LocalVllm, LocalVllmSettings, engine_arguments, environment
+from foil.engine.models.local.local_vllm import LocalVllm, LocalVllmSettings, engine_arguments, environment
 from foil.engine.models.params import Params
 from foil.engine.requests import Message, Request
 from foil.prompts.parse import parse_reply

@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 
 from foil.engine.errors import Rejected
-from foil.engine.models.local_vllm import LocalVllm, LocalVllmSettings
+from foil.engine.models.local.local_vllm import LocalVllm, LocalVllmSettings
 from foil.engine.models.params import Params
 from foil.engine.requests import Message, Request
 from foil.prompts.recipes.infir import Infir, InfirSettings

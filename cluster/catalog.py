@@ -11,9 +11,9 @@ from foil.cluster.seeds.other_run import RunReader, RunSettings
 from foil.cluster.seeds.stored_topics import StoredTopicsReader, StoredTopicsSettings
 from foil.cluster.seeds.training_set import TrainingSetReader, TrainingSetSettings
 from foil.engine.ids import canonical_json, sha256_hex
-from foil.engine.inference.pooled_vllm import EngineModel, EngineSpec, PooledVllm, engine_spec
 from foil.engine.models.endpoints import HostedSettings
-from foil.engine.models.local_vllm import LocalVllm, LocalVllmSettings
+from foil.engine.models.local.local_vllm import LocalVllm, LocalVllmSettings
+from foil.engine.models.local.pooled_vllm import EngineModel, EngineSpec, PooledVllm, engine_spec
 from foil.engine.protocols import Model, SeedReader
 from foil.engine.seeds.catalog import READERS
 from foil.engine.settings import Settings
@@ -47,7 +47,7 @@ def _local_vllm(settings: LocalVllmSettings, _context: RunContext) -> Model:
 def _vllm_here(settings: LocalVllmSettings) -> EngineModel:
     """vLLM in or next to this process."""
     if settings.serve:
-        from foil.engine.models.served_vllm import ServedVllm
+        from foil.engine.models.local.served_vllm import ServedVllm
 
         return ServedVllm(settings)
     return LocalVllm(settings)

@@ -21,7 +21,7 @@ FENCES = {
     "ray": {
         "engine/rates/on_ray.py",
         "engine/runtime/run_ray.py",
-        "engine/inference/engine_actors.py",
+        "engine/models/local/engine_actors.py",
         "trainer/train/run/fit_ray.py",
         "engine/telemetry/ray_metrics.py",
         "cluster/commands/operators/ray_jobs.py",
@@ -40,7 +40,7 @@ FENCES = {
         "engine/models/sending/bounded_http.py",
         "engine/models/sending/client_errors.py",
     },
-    "vllm": {"engine/models/local_vllm.py"},
+    "vllm": {"engine/models/local/local_vllm.py"},
     "mteb": {
         "trainer/evaluate/interop/mteb_folder.py",
         "trainer/evaluate/interop/mteb_model.py",
@@ -130,7 +130,7 @@ PRINTERS = {
     "cluster/deploy/node_probe.py": "runs alone on nodes that may lack Foil, and writes JSON",
     "cluster/terminal.py": "makes texts of others visible",
     "datasets_out/sql/query_process.py": "writes to its parent",
-    "engine/models/orphan_reaper.py": "writes words of its own",
+    "engine/models/local/orphan_reaper.py": "writes words of its own",
     "engine/seeds/python_docs/compiled_objects.py": "writes to its parent",
 }
 

@@ -37,8 +37,8 @@ from foil.engine.flow.budget import Budget, BudgetClient, LeasedBudget
 from foil.engine.flow.limits import BudgetSettings, RuntimeSettings, WorkerRange
 from foil.engine.flow.partition_flow import Flow
 from foil.engine.flow.progress import Summary
-from foil.engine.inference.engine_actors import EngineCalls, EngineCrew
-from foil.engine.inference.pooled_vllm import use_engines
+from foil.engine.models.local.engine_actors import EngineCalls, EngineCrew
+from foil.engine.models.local.pooled_vllm import use_engines
 from foil.engine.rates.on_ray import ask_cluster
 from foil.engine.runtime.partition_queue import in_thread
 from foil.engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session

@@ -42,7 +42,7 @@ from foil.engine.flow.progress import (
 )
 from foil.engine.flow.run_metrics import CountRecorder, record_budget
 from foil.engine.ids import canonical_json, sha256_hex
-from foil.engine.inference.pooled_vllm import EngineSpec
+from foil.engine.models.local.pooled_vllm import EngineSpec
 from foil.engine.protocols import Parts, Screen, SeedReader
 from foil.engine.runtime.breaker import RunBreaker
 from foil.engine.runtime.partition_queue import CommittedPartition, PartitionQueue, in_thread, stopped_by_signals

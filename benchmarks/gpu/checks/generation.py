@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.gpu.check import Figures, SkippedError
 from benchmarks.gpu.sizes import Sizes
-from foil.engine.models.local_vllm import LocalVllm, LocalVllmSettings
+from foil.engine.models.local.local_vllm import LocalVllm, LocalVllmSettings
 from foil.engine.requests import Message, Reply, Request
 from tests.support.vllm.tiny_model import make_tiny_model
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from foil.engine.models.endpoints import HostedSettings
 from foil.engine.models.hosted import Hosted
-from foil.engine.models.local_vllm import LocalVllmSettings
+from foil.engine.models.local.local_vllm import LocalVllmSettings
 from tests.support.fuzzing import fuzzed
 
 METADATA = [

@@ -9,9 +9,9 @@ from pathlib import Path
 from foil.engine.errors import ModelOutageError
 from foil.engine.flow.limits import Limits, RuntimeSettings
 from foil.engine.flow.progress import Summary
-from foil.engine.inference.pooled_vllm import PooledVllm, engine_spec
 from foil.engine.model_traits import ModelTraits
-from foil.engine.models.local_vllm import LocalVllmSettings
+from foil.engine.models.local.local_vllm import LocalVllmSettings
+from foil.engine.models.local.pooled_vllm import PooledVllm, engine_spec
 from foil.engine.protocols import Parts
 from foil.engine.runtime.session import RunSpec, WorkerSpec
 from tests.support.small_parts import Echo, Numbers, build, opened, quiet

@@ -33,7 +33,7 @@ from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from foil.engine.errors import FoilError, ModelError, ModelOutageError, TransientModelError, UsageError
-from foil.engine.inference.pooled_vllm import EngineModel, EngineNotUpError, EngineSpec
+from foil.engine.models.local.pooled_vllm import EngineModel, EngineNotUpError, EngineSpec
 from foil.engine.requests import Reply, Request
 from foil.engine.telemetry.json_logs import begin_logs
 from foil.engine.telemetry.ray_metrics import record_in_ray
@@ -194,7 +194,7 @@ class EngineCrew:
 
 
 class EngineCalls:
-    """An engine.inference.pooled_vllm.Send of this process, to the engines of one EngineCrew."""
+    """An engine.models.local.pooled_vllm.Send of this process, to the engines of one EngineCrew."""
 
     def __init__(self, session: str) -> None:
         self._session = session

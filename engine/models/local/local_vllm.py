@@ -1,5 +1,5 @@
 """A model that vLLM runs on this machine, its engine driven from this process (its server: `served_vllm`; apart
-from the workers: `engine.inference`).
+from the workers: `engine.models.local`).
 
 The first request makes the engine; the weights live in a process of the engine's own.
 
@@ -288,7 +288,7 @@ def _start_engine(settings: LocalVllmSettings) -> _Engine:
 
 
 def reaper_command(*words: str) -> list[str]:
-    """The command that ends processes when this one has gone (engine/models/orphan_reaper.py)."""
+    """The command that ends processes when this one has gone (engine/models/local/orphan_reaper.py)."""
     return [sys.executable, "-I", str(Path(__file__).with_name("orphan_reaper.py")), str(os.getpid()), *words]
 
 

@@ -18,7 +18,7 @@ from typing import Protocol
 from foil.engine.errors import ModelError, ModelOutageError, TransientModelError
 from foil.engine.ids import canonical_json, sha256_hex
 from foil.engine.model_traits import ModelTraits, Patience
-from foil.engine.models.local_vllm import LocalVllmSettings, model_name
+from foil.engine.models.local.local_vllm import LocalVllmSettings, model_name
 from foil.engine.models.pacing import Endpoint, EndpointPool, RequestSlot
 from foil.engine.protocols import Model
 from foil.engine.requests import Reply, Request, estimate_tokens

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from foil.engine.inference.pooled_vllm import PooledVllm, engine_spec, use_engines
-from foil.engine.models.local_vllm import LocalVllm, LocalVllmSettings
+from foil.engine.models.local.local_vllm import LocalVllm, LocalVllmSettings
+from foil.engine.models.local.pooled_vllm import PooledVllm, engine_spec, use_engines
 from foil.engine.models.params import Params
 from foil.engine.models.retry import complete
 from foil.engine.requests import Message, Request
@@ -44,7 +44,7 @@ def settings(tmp_path, ray_home, monkeypatch):
 
 
 def test_two_engines_answer_one_dies_and_none_is_left(settings):
-    from foil.engine.inference.engine_actors import EngineCalls, EngineCrew
+    from foil.engine.models.local.engine_actors import EngineCalls, EngineCrew
 
     async def ask_all(rounds):
         requests = [

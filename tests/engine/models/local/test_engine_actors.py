@@ -15,8 +15,8 @@ from foil.cluster.catalog import engines_of
 from foil.cluster.job import load_job
 from foil.engine.errors import ModelOutageError, UsageError
 from foil.engine.flow.limits import Limits, RuntimeSettings
-from foil.engine.inference.pooled_vllm import PooledVllm, engine_spec
-from foil.engine.models.local_vllm import LocalVllm, LocalVllmSettings
+from foil.engine.models.local.local_vllm import LocalVllm, LocalVllmSettings
+from foil.engine.models.local.pooled_vllm import PooledVllm, engine_spec
 from foil.engine.requests import Message, Request
 from tests.support.commands import write_job
 from tests.support.models.fake_engine import FakeEngine, run_pooled, settings_of

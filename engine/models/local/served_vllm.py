@@ -25,7 +25,7 @@ from foil.engine.errors import ModelError, ModelOutageError, TransientModelError
 from foil.engine.model_traits import ModelTraits, Patience
 from foil.engine.models.endpoints import HostedSettings
 from foil.engine.models.hosted import Hosted
-from foil.engine.models.local_vllm import (
+from foil.engine.models.local.local_vllm import (
     LocalVllmSettings,
     engine_arguments,
     environment,

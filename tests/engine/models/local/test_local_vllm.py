@@ -25,12 +25,12 @@ from foil.cluster.job import load_job
 from foil.datasets_out.commits.log import CommitLog
 from foil.engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
 from foil.engine.flow.limits import Limits, RuntimeSettings
-from foil.engine.models import local_vllm
-from foil.engine.models.local_vllm import LocalVllm, LocalVllmSettings, engine_arguments
+from foil.engine.models.local import local_vllm
+from foil.engine.models.local.local_vllm import LocalVllm, LocalVllmSettings, engine_arguments
+from foil.engine.models.local.served_vllm import ServedVllm, VllmServer, server_flags
 from foil.engine.models.params import Params
 from foil.engine.models.retry import complete
 from foil.engine.models.sending.bodies import body_of
-from foil.engine.models.served_vllm import ServedVllm, VllmServer, server_flags
 from foil.engine.protocols import SAMPLING, Model, Parts
 from foil.engine.requests import Message, Reply, Request
 from foil.engine.seeds.files.ledger import Ledger
@@ -164,8 +164,8 @@ def test_the_server_gets_the_settings_as_flags_and_no_key_among_them(tmp_path):
 
 def test_params_carry_what_is_set():
     assert Params().plain() == {}
-    told = Params(temperature=0.0, max_tokens=64, n=3, stop=("\n",))
-    assert told.plain() == {"temperature": 0.0, "max_tokens": 64, "n": 3, "stop": ["\n"]}
+    told = Params(temperature=0.0, max_tokens=64, top_p=0.5, stop=("\n",))
+    assert told.plain() == {"temperature": 0.0, "max_tokens": 64, "top_p": 0.5, "stop": ["\n"]}
 
 
 FAKE_SERVER = """
@@ -293,7 +293,7 @@ async def failing(*_):
     raise RuntimeError("gone")
 
 
-REAPER = REPO / "engine" / "models" / "orphan_reaper.py"
+REAPER = REPO / "engine" / "models" / "local" / "orphan_reaper.py"
 PARENT = """
 import multiprocessing, os, subprocess, sys, time
 if __name__ == "__main__":
