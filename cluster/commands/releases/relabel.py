@@ -111,6 +111,8 @@ def relabel(
     policy = _Policy(false_negatives, positives, threshold, doubt, absolute)
     seeds = [f"seeds={_seeds(file, columns)}", "recipe={kind: stored}"]
     job = _decided(_job(job_file, model, [*seeds, *(overrides or [])], into / "run"), policy)
+    if (into / "set").exists() and not (into / "run").exists():
+        raise UsageError(f"{into / 'set'} is not of `foil relabel`, which would write it anew; give another INTO")
     failed: typer.Exit | None = None
     try:
         run_and_show(job, reuse or [], takeover=takeover, retry_failed=retry_failed, as_json=False)

@@ -218,11 +218,13 @@ def test_a_negative_is_false_where_it_is_no_less_relevant_than_the_positive(tmp_
 
 def test_wrong_use_is_refused_before_anything_is_paid(served, tmp_path):
     path = write(tmp_path / "set.jsonl", [{"question": "q", "answer": "a"}])
+    (tmp_path / "e" / "set").mkdir(parents=True)
     for arguments, words in (
         ((path, tmp_path / "a"), "name who judges"),
         ((path, tmp_path / "b", "--job", served[1], "--set", "validators=[{kind: shape}]"), "needs one"),
         ((path, tmp_path / "c", "--job", served[1], "--threshold", "0.1"), "must hold"),
         ((path, tmp_path / "d", "--job", served[1]), "no seeds in"),
+        ((path, tmp_path / "e", "--job", served[1]), "give another INTO"),
     ):
         ended = foil("relabel", *arguments)
         assert ended.returncode in (1, 2)
