@@ -83,17 +83,40 @@ def _compare(raters: dict[str, Labels], circular: set[str]) -> list[Agreement]:
     ]  # fmt: skip
 
 
+def people_agree(ask: Ask) -> list[Agreement]:
+    """Each judge, and the topics' own labels, against each reader of a blind sheet; none without a reader."""
+    readers = _readers(ask)
+    if not readers:
+        return []
+    raters, circular = _raters(ask)
+    return [each for each in _compare(raters | readers, circular) if {each.first, each.second} & readers.keys()]
+
+
+def _readers(ask: Ask) -> dict[str, Labels]:
+    """The marks of each reader of a blind sheet."""
+    readers: dict[str, Labels] = {}
+    for row in ask("SELECT reader, topic_id, intent_id, passage_id, mark FROM audits"):
+        key = row["topic_id"], row["intent_id"], row["passage_id"]
+        readers.setdefault(f"reader {row['reader']}", {})[key] = row["mark"]
+    return readers
+
+
+def canaries_of(ask: Ask) -> list[JudgeShare]:
+    """The canaries that each judge answered rightly."""
+    from foil.validators.audits.judge_reliability import canary_shares
+
+    rows = ask(f"{_VOTES} AND reason LIKE 'canary\\_%' ESCAPE '\\'")
+    return canary_shares((row["topic_id"], row["validator"], row["reason"], row["evidence"]) for row in rows)
+
+
 def judge_tables(ask: Ask, charts: Charts) -> list[ReportTable]:
     """Agreement of judges with each other, with labels and with readers; canaries; bias of position."""
     from foil.datasets_out.desk.sections import ReportTable
     from foil.validators.audits.judge_reliability import canary_shares, position_shares
 
-    votes, audits = ask(_VOTES), ask("SELECT reader, topic_id, intent_id, passage_id, mark FROM audits")
-    raters, circular = _raters(ask, votes) if votes or audits else ({}, set[str]())
-    for row in audits:
-        key = row["topic_id"], row["intent_id"], row["passage_id"]
-        raters.setdefault(f"reader {row['reader']}", {})[key] = row["mark"]
-    agreed = [asdict(each) for each in _compare(raters, circular)]
+    votes, readers = ask(_VOTES), _readers(ask)
+    raters, circular = _raters(ask, votes) if votes or readers else ({}, set[str]())
+    agreed = [asdict(each) for each in _compare(raters | readers, circular)]
     judge_rows = [(r["topic_id"], r["validator"], r["reason"], r["evidence"]) for r in votes]
     intervals = [{**row, "raters": f"{row['first']} / {row['second']}"} for row in agreed]
     return [

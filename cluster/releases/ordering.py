@@ -25,7 +25,7 @@ from foil.prompts.languages import identify
 from foil.trainer.text_templates import TextTemplate, template_named
 
 if TYPE_CHECKING:
-    from foil.validators.audits.score import AuditScore
+    from foil.validators.audits.score import AuditScore, Share
 
 _SAMPLE = 400
 _LEAST_SHARE = 0.05
@@ -99,9 +99,32 @@ def audit_rows_of(out: Path) -> tuple[CardRow, ...]:
     )
 
 
+def judge_rows_of(out: Path, snapshot: str) -> tuple[CardRow, ...]:
+    """How the judges did: their canaries, and kappa with people who marked the same pairs, as lines of a card."""
+    from foil.cluster.desk.measures import canaries_of, people_agree
+    from foil.datasets_out.desk.topics import asker
+
+    ask = asker(out, snapshot)
+    canaries = [CardRow(each.judge, each.measure, _share(each.share)) for each in canaries_of(ask)]
+    agreed = [
+        CardRow(
+            f"{each.first} / {each.second}",
+            f"Cohen's kappa over {each.pairs:,} pairs",
+            "undefined: nobody varies"
+            if each.kappa is None or each.low is None
+            else f"{each.kappa:.2f} (95 %: {each.low:.2f} to {each.high:.2f})",
+        )
+        for each in people_agree(ask)
+    ]
+    return (*canaries, *agreed)
+
+
 def _lines(group: str, score_row: AuditScore) -> Iterable[CardRow]:
     for name in ("label_error", "unusable", "unnatural", "given_away", "answers_lost"):
         share = getattr(score_row, name)
         if share.of:
-            words = f"{share.count} of {share.of} (95 %: {share.low:.1%} to {share.high:.1%})"
-            yield CardRow(group, name.replace("_", " "), words)
+            yield CardRow(group, name.replace("_", " "), _share(share))
+
+
+def _share(share: Share) -> str:
+    return f"{share.count} of {share.of} (95 %: {share.low:.1%} to {share.high:.1%})"

@@ -7,12 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
 
+from foil.datasets_out.release.ancestry import AncestorRun, cleaned_value, is_derived, shown_job
 from foil.datasets_out.release.formats.release_format import BENCHMARK_SPLITS, ReleaseFormat
+from foil.datasets_out.release.formats.training_script import SCRIPT
 from foil.datasets_out.release.row_files import WrittenFile
 from foil.datasets_out.release.run_facts import RunFacts, sections
 from foil.datasets_out.training.training_view import Split, SplitSettings
@@ -25,6 +26,8 @@ _HUB_LICENCES = {
     "CC0-1.0": "cc0-1.0", "CC-BY-4.0": "cc-by-4.0", "CC-BY-SA-4.0": "cc-by-sa-4.0", "ISC": "isc", "PSF-2.0": "psfl",
 }  # fmt: skip
 _SHOWN_REASONS = 12
+DEFAULT_TABLE = "triplets"
+"""What `load_dataset(FOLDER)` gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +57,32 @@ class ReleaseFacts:
     command: str
     languages: tuple[str, ...]
     audits: tuple[CardRow, ...]
+    judges: tuple[CardRow, ...]
 
 
 def configs(files: Sequence[WrittenFile], splits: Sequence[Split]) -> list[dict[str, Any]]:
-    """The configurations of `datasets`, one a table; files of one table and split are one entry."""
+    """The configurations of `datasets`, one a table; files of one table and split are one entry.
+
+    `triplets` is the one that is loaded where none is named.
+    """
     patterns: dict[str, dict[str, str]] = {}
     for file in files:
         if not file.name.startswith("withheld/") and not file.name.endswith(".tsv"):  # one reader a folder
             config, split, pattern = _place(file.name, splits)
             patterns.setdefault(config, {})[split] = pattern
     return [
-        {"config_name": name, "data_files": [{"split": s, "path": p} for s, p in sorted(patterns[name].items())]}
+        {
+            "config_name": name,
+            **({"default": True} if name == DEFAULT_TABLE else {}),
+            "data_files": [{"split": s, "path": p} for s, p in sorted(patterns[name].items())],
+        }
         for name in sorted(patterns)
     ]
+
+
+def has_training_rows(files: Sequence[WrittenFile]) -> bool:
+    """Whether there are triplets to train on, for the script next to them."""
+    return any(file.name.startswith(f"{DEFAULT_TABLE}/train") for file in files)
 
 
 def _place(name: str, splits: Sequence[Split]) -> tuple[str, str, str]:
@@ -85,10 +101,10 @@ def _place(name: str, splits: Sequence[Split]) -> tuple[str, str, str]:
     return ("default" if config == "qrels" and file.endswith(".parquet") else config), split, pattern
 
 
-def card(facts: ReleaseFacts, run: RunFacts, files: Sequence[WrittenFile], folder: Path) -> str:
+def card(facts: ReleaseFacts, run: RunFacts, files: Sequence[WrittenFile]) -> str:
     """The whole README.md."""
     head = yaml.safe_dump(front_matter(facts, run, files), sort_keys=False, allow_unicode=True, width=120)
-    body = "\n".join(_body(facts, run, files, folder))
+    body = "\n".join(_body(facts, run, files))
     return f"---\n{head}---\n\n{visible(body)}"
 
 
@@ -113,17 +129,15 @@ def front_matter(facts: ReleaseFacts, run: RunFacts, files: Sequence[WrittenFile
     }
 
 
-def _body(facts: ReleaseFacts, run: RunFacts, files: Sequence[WrittenFile], folder: Path) -> Iterable[str]:
+def _body(facts: ReleaseFacts, run: RunFacts, files: Sequence[WrittenFile]) -> Iterable[str]:
     yield f"# {facts.name}\n"
     yield "Queries with instructions that decide which passages are relevant, made by Foil.\n"
-    yield from _use(facts, folder)
+    yield from _use(facts, files)
     yield from _rights(facts, run)
     yield from _funnel(facts, run)
     yield "## Recipe\n"
-    yield from _yaml_block({name: run.job[name] for name in ("seeds", "recipe", "validators") if name in run.job})
-    if not {"seeds", "recipe"} & set(run.job):
-        yield "The run was made of other runs:\n"
-        yield from _yaml_block(run.job)
+    yield from _yaml_block(shown_job(run.job))
+    yield from _ancestors(run.ancestors)
     yield "## Prompts\n"
     yield from _table(("template and the beginning of its sha256", "calls"), run.templates)
     yield "## Models\n"
@@ -133,14 +147,32 @@ def _body(facts: ReleaseFacts, run: RunFacts, files: Sequence[WrittenFile], fold
     yield from _table(
         ("of which passages", "measure", "value"), rows, "No careful reader has marked a sheet of this run."
     )
+    yield "## Judges\n"
+    rows = [(row.group, row.measure, row.value) for row in facts.judges]
+    yield from _table(
+        ("who", "measure", "value"), rows, "No judge was asked a canary, and none is compared with labels by people."
+    )
     yield from _contamination(run)
     yield from _reproduction(facts, run, files)
 
 
-def _use(facts: ReleaseFacts, folder: Path) -> Iterable[str]:
+def _ancestors(runs: Sequence[AncestorRun]) -> Iterable[str]:
+    if runs:
+        yield "The run was made of these, the nearest first:\n"
+    for run in runs:
+        yield f"### Run {run.fingerprint}\n\nTaken with the digest {run.digest}.\n"
+        if run.job:
+            yield from _yaml_block(shown_job(run.job))
+        else:
+            yield "It was not at hand when this release was written; its `run.json` has its job.\n"
+
+
+def _use(facts: ReleaseFacts, files: Sequence[WrittenFile]) -> Iterable[str]:
     split = facts.splits[0]
-    usage = facts.format.usage.format(folder=folder.name, split=split, benchmark_split=BENCHMARK_SPLITS[split])
+    usage = facts.format.usage.format(folder=facts.name, split=split, benchmark_split=BENCHMARK_SPLITS[split])
     yield f"## Use\n\n```python\n{usage}\n```\n"
+    if has_training_rows(files):
+        yield f"`python {SCRIPT} BASE_MODEL` trains an embedder on it with sentence-transformers.\n"
     yield f"Instruction and query, title and text are one text by the template `{facts.template}`."
     yield (
         "Cut the query where it is too long for a model with its instruction: trainers cut a text at its end, "
@@ -202,9 +234,14 @@ def _funnel(facts: ReleaseFacts, run: RunFacts) -> Iterable[str]:
 
 def _contamination(run: RunFacts) -> Iterable[str]:
     yield "## Contamination\n"
-    sets = [each for section in sections(run.job, "contamination") for each in section.get("sets", ())]
-    rows = [(each.get("name", ""), each.get("format", "")) for each in sets]
-    yield from _table(("kept apart from", "format"), rows, "The run checked no evaluation set.")
+    jobs = [(run.fingerprint, run.job), *((each.fingerprint, each.job) for each in run.ancestors)]
+    rows = [
+        (each.get("name", ""), each.get("format", ""), fingerprint)
+        for fingerprint, job in jobs
+        for section in sections(job, "contamination")
+        for each in section.get("sets", ())
+    ]
+    yield from _table(("kept apart from", "format", "by the run"), rows, "The run checked no evaluation set.")
 
 
 def _reproduction(facts: ReleaseFacts, run: RunFacts, files: Sequence[WrittenFile]) -> Iterable[str]:
@@ -216,7 +253,8 @@ def _reproduction(facts: ReleaseFacts, run: RunFacts, files: Sequence[WrittenFil
         ("split settings", canonical_json(facts.split.model_dump(mode="json"))),
     ])  # fmt: skip
     yield from _table(("file", "rows", "rows withheld"), [(f.name, f"{f.rows:,}", f"{f.withheld:,}") for f in files])
-    yield f"## Made again\n\n```\nfoil run JOB        # the job above\n{facts.command}\n```\n"
+    first = "# the runs above, the last one first" if is_derived(run.job) else "foil run JOB        # the job above"
+    yield f"## Made again\n\n```\n{first}\n{facts.command}\n```\n"
     yield "The same job gives byte-equal shards, and the same snapshot and command byte-equal files of rows.\n"
 
 
@@ -230,18 +268,12 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]], nothing: str =
 
 
 def _cell(value: Any) -> str:
-    return " ".join(str(value).split()).replace("|", "\\|")
-
-
-def _without_folders(value: Any) -> Any:
-    """The value with absolute paths cut to their names: a card tells nobody's folders."""
-    if isinstance(value, Mapping):
-        return {name: _without_folders(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_folders(part) for part in value]
-    return Path(value).name if isinstance(value, str) and value.startswith("/") else value
+    """The value on one line, with nothing that ends the cell, or is a tag, code or an image."""
+    return re.sub(r"([|<`\[])", r"\\\1", " ".join(cleaned_value(str(value)).split()))
 
 
 def _yaml_block(value: Any) -> Iterable[str]:
-    value = _without_folders(value)
-    yield f"```yaml\n{yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110)}```\n"
+    """The value in a fence that no text in it can close."""
+    text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110)
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    yield f"{fence}yaml\n{text}{fence}\n"

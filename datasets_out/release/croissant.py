@@ -3,7 +3,7 @@
 Checked with mlcroissant 1.1.1, which also reads the records by it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,12 @@ _FORMATS = {".parquet": "application/x-parquet", ".jsonl": "application/jsonline
 
 
 def croissant(
-    folder: Path, files: Sequence[WrittenFile], *, name: str, description: str, licences: Iterable[str]
+    folder: Path, files: Sequence[WrittenFile], facts: Mapping[str, Sequence[str]], *, name: str, description: str
 ) -> dict[str, Any]:
-    """The document over the data files that lie in the folder. It tells no date: equal releases have equal bytes."""
+    """The document over the data files that lie in the folder, with these facts where they say something.
+
+    It tells no date: equal releases have equal bytes.
+    """
     data = [file for file in files if not file.name.startswith("withheld/")]
     return {
         "@context": dict(_CONTEXT),
@@ -41,8 +44,8 @@ def croissant(
         "conformsTo": "http://mlcommons.org/croissant/1.1",
         "name": name,
         "description": description,
-        "license": list(licences) or ["unknown"],
         "version": "1.0.0",
+        **{fact: list(values) for fact, values in facts.items() if values},
         "distribution": [_file_object(folder, file) for file in data],
         "recordSet": [_record_set(file) for file in data],
     }

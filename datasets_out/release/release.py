@@ -8,7 +8,7 @@ Promise: the same snapshot and order give the same bytes. What is in no file is 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,13 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from foil.datasets_out.commits.snapshot import Snapshot
-from foil.datasets_out.release.card import CardRow, ReleaseFacts, card
+from foil.datasets_out.release.ancestry import shown_job
+from foil.datasets_out.release.card import CardRow, ReleaseFacts, card, has_training_rows
 from foil.datasets_out.release.checksums import sign, write_checksums
 from foil.datasets_out.release.croissant import CROISSANT, croissant
 from foil.datasets_out.release.formats.judged_corpora import MTEB_TASK, TASK_MODULE
 from foil.datasets_out.release.formats.release_format import BENCHMARK_SPLITS, Layout, ReleaseFormat, TextForm
+from foil.datasets_out.release.formats.training_script import SCRIPT, training_script
 from foil.datasets_out.release.released_topic import ReleasedTopic, released_topics
 from foil.datasets_out.release.row_files import WITHHELD, OutputRow, RowFiles, WrittenFile
 from foil.datasets_out.release.run_facts import RunFacts, run_facts
@@ -28,8 +30,10 @@ from foil.datasets_out.release.withheld_texts import CorpusIndex, look_up, withh
 from foil.datasets_out.training.training_view import SPLITS, Split, TrainingView
 from foil.engine.atomic_files import publish_folder, put_text, write_json
 from foil.engine.errors import UsageError
+from foil.engine.ids import canonical_json
 from foil.engine.storage.links import inside
 from foil.engine.topic import Seed
+from foil.engine.visible_text import visible
 
 MANIFEST = "release.json"
 TEXTS = f"{WITHHELD}/texts.jsonl"
@@ -47,6 +51,7 @@ class ReleaseOrder:
     seeds: Callable[[], Iterable[Seed]] | None = None
     languages: tuple[str, ...] = ()
     audits: tuple[CardRow, ...] = ()
+    judges: tuple[CardRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,22 +142,33 @@ class _Writing:
             without_intents=accepted - considered,
             held_back=self._held_back, nonredistributable=self._nonredistributable,
             allowed=order.allow_nonredistributable, command=order.command, languages=order.languages,
-            audits=order.audits,
+            audits=order.audits, judges=order.judges,
         )  # fmt: skip
 
     def _describe(self, facts: ReleaseFacts, run: RunFacts, files: tuple[WrittenFile, ...]) -> None:
-        """Card, manifest, Croissant document, and mteb's task where there is one."""
-        put_text(self._draft / "README.md", card(facts, run, files, Path(facts.name)))
-        licences = sorted({licence or "unknown" for licence, _, _ in run.licences})
+        """Card, manifest, Croissant document, and the script of sentence-transformers or mteb where one fits."""
+        put_text(self._draft / "README.md", card(facts, run, files))
         description = "Queries with instructions that decide which passages are relevant, made by Foil."
-        document = croissant(self._draft, files, name=facts.name, description=description, licences=licences)
+        document = croissant(self._draft, files, _croissant_facts(facts, run), name=facts.name, description=description)
         write_json(self._draft / CROISSANT, document)
         write_json(self._draft / MANIFEST, manifest(facts, files, run.digest, run.fingerprint))
+        if has_training_rows(files):
+            put_text(self._draft / SCRIPT, training_script(self._order.form))
         if facts.format.name == "mteb" and len(facts.splits) == 1:
             language = {"en": "eng-Latn"}.get((facts.languages or ("en",))[0], "eng-Latn")
             split = BENCHMARK_SPLITS[facts.splits[0]]
             text = MTEB_TASK.format(name=facts.name, split=split, language=language, digest=run.digest[:40])
             put_text(self._draft / TASK_MODULE, text)
+
+
+def _croissant_facts(facts: ReleaseFacts, run: RunFacts) -> dict[str, Sequence[str]]:
+    """Licences, what made the run of others, and how its judges did."""
+    jobs = [run.job, *(each.job for each in run.ancestors)] if run.ancestors else []
+    return {
+        "license": sorted({licence or "unknown" for licence, _, _ in run.licences}) or ["unknown"],
+        "rai:dataPreprocessingProtocol": [visible(canonical_json(shown_job(job))) for job in jobs if job],
+        "rai:dataAnnotationAnalysis": [visible(f"{row.group}: {row.measure} {row.value}") for row in facts.judges],
+    }
 
 
 def manifest(facts: ReleaseFacts, files: Iterable[WrittenFile], digest: str, fingerprint: str) -> dict[str, Any]:

@@ -102,7 +102,8 @@ def _describe(
         if (folder / name).exists():
             shutil.copyfile(folder / name, draft / name)
     old = read_json(folder / CROISSANT)
-    document = croissant(draft, files, name=old["name"], description=old["description"], licences=old["license"])
+    facts = {name: values for name, values in old.items() if name == "license" or name.startswith("rai:")}
+    document = croissant(draft, files, facts, name=old["name"], description=old["description"])
     write_json(draft / CROISSANT, document)
     remaining = {"left": texts - restored} if texts > restored else {}
     listed = [{"name": file.name, "rows": file.rows, "withheld": file.withheld} for file in files]

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.commits.snapshot import Snapshot
+from foil.datasets_out.release.ancestry import AncestorRun, read_ancestors
 from foil.datasets_out.sql.views import dataset
 from foil.engine.flow.progress import Counts
 
@@ -27,6 +28,7 @@ class RunFacts:
     models: tuple[tuple[str, int, int, float], ...]
     corpora: tuple[str, ...]
     licences: tuple[tuple[str, bool, int], ...]
+    ancestors: tuple[AncestorRun, ...]
 
 
 def run_facts(snapshot: Snapshot) -> RunFacts:
@@ -54,6 +56,7 @@ def run_facts(snapshot: Snapshot) -> RunFacts:
                       row["cost_usd_sum"]) for row in models)),
         tuple(sorted(set(topics["corpus"].to_pylist()))),
         tuple(sorted((row["licence"], row["redistributable"], row["count_all"]) for row in licences)),
+        read_ancestors(snapshot.out),
     )  # fmt: skip
 
 

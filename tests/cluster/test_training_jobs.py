@@ -1,5 +1,6 @@
 """Training as trainers know it: jobs of `out` and `train`, progress, near keys, watchers in Python, pushed models."""
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -140,3 +141,20 @@ def test_the_page_of_arguments_has_every_name_and_each_key_is_there():
             assert step in section.model_fields, key
             section = section.model_fields[step].annotation
         assert re.search(rf"\| [^|\n]*`{name}`[^|\n]* \| `train\.{re.escape(key)}` \|", page), name
+
+
+@pytest.mark.slow
+def test_the_command_for_several_gpus_has_the_losses_of_one_process(job, ray_home):
+    """Taken from the page: two workers over gloo on CPUs, on a Ray that the command starts."""
+    page = (REPO / "docs" / "trainers.md").read_text()
+    [command] = re.findall(r"^## Several GPUs\n\n```\n(foil train .*)\n```$", page, re.MULTILINE)
+    losses = []
+    for name, words in (("workers", command.split()[1:]), ("alone", ["train", "JOB.yaml"])):
+        told = [job if word == "JOB.yaml" else word for word in words]
+        ended = run_foil(*told, "--out", job.parent / name, env={"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"})
+        assert ended.returncode == 0, ended.stderr
+        rows = csv.DictReader((job.parent / name / "logs" / "train.csv").open())
+        losses.append([float(row["loss"]) for row in rows])
+    assert (job.parent / "workers" / "ray").exists()
+    assert len(losses[0]) == 3
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6, abs=1e-6)

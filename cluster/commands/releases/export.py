@@ -158,10 +158,12 @@ def write(options: ReleaseOptions) -> WrittenRelease:
         say(f"splits: {settings.split.heldout_share:.0%} held out, {settings.split.dev_share:.0%} dev (the defaults); "
             "--job JOB takes those of a training job")  # fmt: skip
     view = ordering.open_view(options.out, options.snapshot, settings)
+    source = view.sources[0].snapshot
     order = ReleaseOrder(
         FORMATS[options.form.value], parse_splits(options.split.value), ordering.template_of(settings),
         options.command(), options.allow, partial(ordering.seeds_of, options.seeds) if options.seeds else None,
-        ordering.languages_of(view.sources[0].snapshot), ordering.audit_rows_of(options.out),
+        ordering.languages_of(source), ordering.audit_rows_of(options.out),
+        ordering.judge_rows_of(options.out, source.name),
     )  # fmt: skip
     return write_release(options.into, view, order, options.sign)
 

@@ -78,7 +78,7 @@ GRITLM = ReleaseFormat(
 SENTENCE_TRANSFORMERS = ReleaseFormat(
     "sentence-transformers",
     _column_rows,
-    'from datasets import load_dataset\n\ntriplets = load_dataset("{folder}", "triplets", split="{split}")\n'
+    'from datasets import load_dataset\n\ntriplets = load_dataset("{folder}", split="{split}")\n'
     "SentenceTransformerTrainer(model=model, train_dataset=triplets, loss=MultipleNegativesRankingLoss(model)).train()",
     {
         "triplets": columns(anchor=TEXT, positive=TEXT, negative=TEXT),

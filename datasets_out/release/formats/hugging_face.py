@@ -69,6 +69,6 @@ def _triplets(topic: Topic) -> Iterator[dict[str, Any]]:
 HUGGING_FACE = ReleaseFormat(
     "hf",
     _rows,
-    'from datasets import load_dataset\n\ntriplets = load_dataset("{folder}", "triplets", split="{split}")',
+    'from datasets import load_dataset\n\ntriplets = load_dataset("{folder}", split="{split}")',
     _SCHEMAS,
 )
