@@ -61,15 +61,15 @@ def is_derived(job: Mapping[str, Any]) -> bool:
 def shown_job(job: Mapping[str, Any]) -> dict[str, Any]:
     """What decided the rows: seeds, recipe, validators and models, or what was chosen; of named topics their number."""
     if is_derived(job):
-        shown = {
+        page = {
             name: {**part, "topics": len(part["topics"])} if isinstance(part, Mapping) and "topics" in part else part
             for name, part in job.items()
         }
     else:
-        shown = {name: job[name] for name in ("seeds", "recipe", "validators") if job.get(name)}
+        page = {name: job[name] for name in ("seeds", "recipe", "validators") if job.get(name)}
         models = {role: model.get("model") or model.get("kind") for role, model in job.get("models", {}).items()}
-        shown |= {"models": models} if models else {}
-    cleaned: dict[str, Any] = cleaned_value(shown)
+        page |= {"models": models} if models else {}
+    cleaned: dict[str, Any] = cleaned_value(page)
     return cleaned
 
 

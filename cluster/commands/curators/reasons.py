@@ -9,7 +9,6 @@ import typer
 from foil.cluster.commands.arguments import JsonOption
 from foil.cluster.terminal import print_json, print_line, print_paragraph
 from foil.engine.errors import UsageError
-from foil.engine.reasons import reason_entries
 
 
 def reasons(
@@ -22,6 +21,8 @@ def reasons(
     as_json: JsonOption = False,
 ) -> None:
     """What each reason of a topic means, who decides it, what mends it, and an example."""
+    from foil.engine.reasons import reason_entries
+
     entries = reason_entries()
     by_part = [entry for entry in entries.values() if reason in entry.who.replace(",", " ").replace(";", " ").split()]
     chosen = [entries[reason]] if reason in entries else by_part if reason else list(entries.values())
