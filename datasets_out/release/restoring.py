@@ -18,6 +18,8 @@ from typing import Any
 from foil.datasets_out.release.checksums import check_release, read_checksums, write_checksums
 from foil.datasets_out.release.croissant import CROISSANT, croissant
 from foil.datasets_out.release.formats.catalog import FORMATS
+from foil.datasets_out.release.formats.judged_corpora import TASK_MODULE
+from foil.datasets_out.release.formats.training_script import SCRIPT
 from foil.datasets_out.release.release import MANIFEST, TEXTS
 from foil.datasets_out.release.row_files import WITHHELD, OutputRow, RowFiles, WrittenFile, merged, read_rows_of
 from foil.datasets_out.release.withheld_texts import fill, found_texts
@@ -25,7 +27,7 @@ from foil.engine.atomic_files import publish_folder, put_text, read_json, write_
 from foil.engine.errors import CorruptDataError, UsageError
 from foil.engine.topic import Seed
 
-_COPIED = ("mteb_task.py",)
+_COPIED = (TASK_MODULE, SCRIPT)
 
 
 @dataclass(frozen=True, slots=True)

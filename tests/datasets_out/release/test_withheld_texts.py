@@ -75,6 +75,7 @@ def test_a_restored_release_has_the_bytes_of_one_that_withheld_nothing(run, tmp_
         assert rows_of(held) == rows_of(whole)
     else:
         assert data_files(held) == data_files(whole)
+    assert {path.name for path in held.glob("*.py")} == {path.name for path in whole.glob("*.py")}
     assert run_command(app, ["verify", str(held)]) == 0
     assert run_command(app, ["restore", str(held), "--seeds", str(run[1])]) == 2  # nothing is withheld any more
 
