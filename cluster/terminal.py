@@ -2,7 +2,8 @@
 
 Promise: no text of a corpus, a model or a provider steers the terminal or is read as markup; what is not a sign of its
 own is shown as an escape (`\\x1b`). Data (`--json`, `--csv`) is exact in a file or a pipe, and UTF-8 there; on a
-terminal it is shown the same careful way. Whoever stops reading stdout ends the command quietly; stderr may be closed.
+terminal it is shown the same careful way. With `--json` nothing else is on stdout. Whoever stops reading stdout ends
+the command quietly; stderr may be closed.
 """
 
 import json
@@ -13,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,7 @@ _NOT_FOUND = 127
 _PAGE_WIDTH = 20
 
 Rows = Iterable[Sequence[Any]]
+_DATA_ALONE = ContextVar("data_alone", default=False)
 
 
 def prepare_streams() -> None:
@@ -50,7 +53,7 @@ def say(text: str) -> None:
 
 def print_line(text: str, end: str = "\n") -> None:
     """A line for people on stdout."""
-    _write(visible(text) + end)
+    _write_words(visible(text) + end)
 
 
 def print_paragraph(text: str, indent: str = "") -> None:
@@ -86,7 +89,7 @@ def show(columns: Sequence[str], rows: Rows, title: str | None = None, *, number
     console.width = max(console.width, _COLUMN_WIDTH * len(columns) + 1)
     with console.capture() as capture:
         console.print(_table(columns, rows, title, numbers=numbers))
-    _write(capture.get())
+    _write_words(capture.get())
 
 
 def is_interactive() -> bool:
@@ -123,7 +126,7 @@ def print_pages(make: "Callable[[Console], Iterable[RenderableType]]") -> None:
             console.print(visible(part) if isinstance(part, str) else part, soft_wrap=isinstance(part, str))
     text = "\n".join(line.rstrip() for line in capture.get().split("\n"))
     if not (console.is_terminal and text.count("\n") >= console.height and _through_pager(text)):
-        _write(text)
+        _write_words(text)
 
 
 def _through_pager(text: str) -> bool:
@@ -138,6 +141,16 @@ def _through_pager(text: str) -> bool:
     with process, suppress(KeyboardInterrupt):
         process.communicate(text.encode(errors="backslashreplace"))
     return process.returncode != _NOT_FOUND
+
+
+@contextmanager
+def data_alone() -> Iterator[None]:
+    """Within it, words and tables for people go to stderr, so that a program reads one document on stdout."""
+    token = _DATA_ALONE.set(True)
+    try:
+        yield
+    finally:
+        _DATA_ALONE.reset(token)
 
 
 @contextmanager
@@ -179,6 +192,13 @@ def _table(columns: Sequence[str], rows: Rows, title: str | None, *, numbers: bo
     for row in rows:
         table.add_row(*map(text, row))
     return table
+
+
+def _write_words(text: str) -> None:
+    if not _DATA_ALONE.get():
+        _write(text)
+    elif text:
+        say(text.removesuffix("\n"))
 
 
 def _write(text: str) -> None:

@@ -20,8 +20,8 @@ from foil.trainer.evaluate.benchmarks.making.folder import write_benchmark
 from foil.trainer.evaluate.systems.llm_replies import LlmReplies, hosted_settings
 
 
-def draft_instructions(source: str, model: str, sheet: Path, overrides: Sequence[str], replies: Path | None) -> None:
-    """Writes the sheet. Replies are kept, so that a command that was stopped pays only for what is left."""
+def draft_instructions(source: str, model: str, sheet: Path, overrides: Sequence[str], replies: Path | None) -> int:
+    """Writes the sheet; gives its rows. Replies are kept, so that a stopped command pays only for what is left."""
     if sheet.exists():
         raise UsageError(f"{sheet} exists, and may hold marks; give another --sheet")
     settings, benchmark = settings_from(overrides, AnnotationSettings), read_one_collection(source)
@@ -31,6 +31,7 @@ def draft_instructions(source: str, model: str, sheet: Path, overrides: Sequence
     put_text(sheet, "".join(f"{json.dumps(draft.row(), ensure_ascii=False)}\n" for draft in rows))
     say(f"{len(rows)} instructions in {sheet} ({asker.sent} requests); set `keep` of each row to yes or no, then:")
     say(f"    foil benchmarks annotate {source} --marked {sheet} --into FOLDER")
+    return len(rows)
 
 
 def apply_instructions(source: str, marked: Path, into: Path, reader: str, *, as_json: bool) -> None:

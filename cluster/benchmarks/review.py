@@ -35,7 +35,7 @@ from foil.validators.audits.sheet import (
 
 def draw_review(
     source: str, sheet: Path, overrides: Sequence[str], systems: Sequence[str], first: str, vectors: Path | None
-) -> None:
+) -> list[str]:
     """Writes the sheet in both forms and its key. Raises UsageError where nothing is in doubt, or a file is there."""
     text, rows, key = _files(sheet)
     for path in (text, rows, key):
@@ -54,6 +54,7 @@ def draw_review(
     put_text(rows, sheet_json(items))
     say(f"{len(items)} queries in {text} and {rows}; mark them in one of the two, then:")
     say(f"    foil benchmarks review {source} --marked FILE --into FOLDER")
+    return [str(text), str(rows)]
 
 
 def review_items(benchmark: Benchmark, in_doubt: Mapping[str, Sequence[str]]) -> Iterator[AuditItem]:

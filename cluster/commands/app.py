@@ -24,6 +24,7 @@ from foil.cluster.commands.curators.view import view
 from foil.cluster.commands.curators.why import why
 from foil.cluster.commands.operators.cancel import cancel
 from foil.cluster.commands.operators.doctor import doctor
+from foil.cluster.commands.operators.init import init
 from foil.cluster.commands.operators.job import job
 from foil.cluster.commands.operators.logs import logs
 from foil.cluster.commands.operators.plan import plan
@@ -56,8 +57,8 @@ from foil.cluster.commands.trainers.train import train
 from foil.cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    run, try_, plan, job, submit, cancel, logs, watch, status, show, sql, why, reasons, diff, report, view, label,
-    audit, agreement, calibrate, verify, snapshot, filter_, drop, accept, revalidate, relabel, merge, mix, mine,
+    init, run, try_, plan, job, submit, cancel, logs, watch, status, show, sql, why, reasons, diff, report, view,
+    label, audit, agreement, calibrate, verify, snapshot, filter_, drop, accept, revalidate, relabel, merge, mix, mine,
     compact, gc, export, restore, push, train, average, evaluate, ablate, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__.rstrip("_"): command for command in _COMMANDS}

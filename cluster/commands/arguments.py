@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
+from foil.cluster.terminal import data_alone
 from foil.engine.storage.opening import mirror_of
+
+
+def _keep_for_data(context: typer.Context, as_json: bool) -> bool:
+    """Gives stdout to the JSON alone, until the command ends."""
+    if as_json:
+        context.with_resource(data_alone())
+    return as_json
+
 
 JobArgument = Annotated[Path, typer.Argument(metavar="JOB", help="The job file (YAML).")]
 OutArgument = Annotated[
@@ -19,7 +28,9 @@ ReuseOption = Annotated[
     typer.Option("--reuse", parser=mirror_of, help="The run whose replies are reused. Repeatable."),
 ]
 SnapshotOption = Annotated[str | None, typer.Option(help="A snapshot of the run. Default: all that is committed now.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", callback=_keep_for_data, help="Print JSON and nothing else on stdout.")
+]
 ADDRESS = "RAY_API_SERVER_ADDRESS"
 """The variable in which Ray's own commands look for the head's dashboard, too."""
 AddressOption = Annotated[str, typer.Option(envvar=ADDRESS, help="The Ray head's dashboard, http://HEAD:8265.")]

@@ -79,11 +79,16 @@ class Examined:
     async def told_context(self) -> int:
         """The context in tokens that the list of models tells, 0 where it tells none."""
         try:
-            answer = await self.client.call(self.client.client().get("/models", cast_to=httpx2.Response))
-            listed = [model for model in answer.json()["data"] if model["id"] == self.settings.model]
+            listed = [model for model in await self.listed_models() if model["id"] == self.settings.model]
             return next(int(model[name]) for model in listed for name in _CONTEXTS if model.get(name))
         except (ModelError, TimeoutError, ValueError, LookupError, TypeError, AttributeError, StopIteration):
             return 0
+
+    async def listed_models(self) -> list[dict[str, Any]]:
+        """The list of models at the endpoint. Raises ModelError, or one of the list's form."""
+        answer = await self.client.call(self.client.client().get("/models", cast_to=httpx2.Response))
+        models: list[dict[str, Any]] = answer.json()["data"]
+        return models
 
     async def has_batches(self) -> bool:
         """Whether the Batch API is there: its list of batches is looked at."""

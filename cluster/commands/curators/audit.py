@@ -31,7 +31,9 @@ def audit(
     """Draw topics for a blind reading, or score a filled sheet against the labels."""
     name = name or f"seed{seed}-topics{topics}"
     if score is None:
-        _draw(out, name, topics, seed, snapshot, sheet or Path(f"audit-{name}"))
+        files = _draw(out, name, topics, seed, snapshot, sheet or Path(f"audit-{name}"))
+        if as_json:
+            print_json({"name": name, "sheets": files})
         return
     scores = _score(out, name, score, reader)
     if as_json:
@@ -43,7 +45,7 @@ def audit(
         _say_diversity(out, snapshot)
 
 
-def _draw(out: Path, name: str, topics: int, seed: int, snapshot: str | None, sheet: Path) -> None:
+def _draw(out: Path, name: str, topics: int, seed: int, snapshot: str | None, sheet: Path) -> list[str]:
     from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
     from foil.datasets_out.sql.audits import put_key
     from foil.engine.atomic_files import put_text
@@ -63,6 +65,7 @@ def _draw(out: Path, name: str, topics: int, seed: int, snapshot: str | None, sh
     put_text(rows, sheet_json(items))
     say(f"{len(items)} items in {text} and {rows}; mark them in one of the two, then:")
     say(f"    foil audit {out} --name {name} --score FILE --reader NAME")
+    return [str(text), str(rows)]
 
 
 def _score(out: Path, name: str, sheet: Path, reader: str) -> "list[AuditScore]":

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from foil.cluster.commands.arguments import OutArgument, SnapshotOption
-from foil.cluster.terminal import print_line, say
+from foil.cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
+from foil.cluster.terminal import print_json, print_line, say
 from foil.engine.storage.opening import mirror_of
 
 
@@ -18,6 +18,7 @@ def report(
         bool, typer.Option("--by-meaning", help="Similarity and map by MiniLM, with the extra `train`; minutes more.")
     ] = False,
     snapshot: SnapshotOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write one HTML page about a run: funnel, cost, instructions, labels, judges, repeats, map, topics."""
     from foil.cluster.desk.report import report_page
@@ -27,4 +28,7 @@ def report(
     path = into or out / "report.html"
     put_text(path, page)
     say(f"{len(page.encode()):,} bytes; open it in a browser, or send it on: it loads nothing from anywhere")
-    print_line(str(path))
+    if as_json:
+        print_json({"page": str(path)})
+    else:
+        print_line(str(path))

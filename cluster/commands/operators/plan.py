@@ -218,7 +218,8 @@ _AMOUNTS = ("calls", "prompt_tokens", "completion_tokens", "usd")
 def _sum(amounts: Sequence[Range]) -> Range:
     from foil.engine.planning.plan import Range
 
-    return Range(*(sum(bounds) for bounds in zip(*(amount.plain() for amount in amounts), strict=True)))
+    bounds = [amount.plain() for amount in amounts] or [[0.0, 0.0, 0.0]]
+    return Range(*map(sum, zip(*bounds, strict=True)))
 
 
 def _in_columns(name: str, cells: Sequence[str]) -> str:

@@ -1,26 +1,34 @@
 """`foil seeds`: shows the seeds of a job, and fetches public corpora."""
 
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from foil.cluster.commands.arguments import JobArgument, SetOption
-from foil.cluster.terminal import byte_bars, print_line, say, show
+from foil.cluster.commands.arguments import JobArgument, JsonOption, SetOption
+from foil.cluster.terminal import byte_bars, print_json, print_line, say, show
 from foil.engine.errors import UsageError
 from foil.engine.seeds.files.ledger import ledger_lines
 
 
 def preview(
-    job_file: JobArgument, overrides: SetOption = None, count: Annotated[int, typer.Option(min=1, help="Seeds.")] = 3
+    job_file: JobArgument,
+    overrides: SetOption = None,
+    count: Annotated[int, typer.Option(min=1, help="Seeds.")] = 3,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the first seeds of a job's corpus as the recipe will get them."""
     from foil.cluster.catalog import open_seeds
     from foil.cluster.job import load_job
 
     reader = open_seeds(load_job(job_file, overrides or []).seeds)
-    for seed in islice(reader, count):
+    seeds = list(islice(reader, count))
+    if as_json:
+        print_json({"seeds": [asdict(seed) for seed in seeds], "read": reader.ledger.plain()})
+        return
+    for seed in seeds:
         passages = [("+", passage) for passage in seed.positives] + [("-", passage) for passage in seed.negatives]
         rows = [(sign, passage.source_id, passage.text[:300]) for sign, passage in passages]
         show(["", "source", "passage"], rows, f"{seed.id}: {seed.query}")
@@ -32,6 +40,7 @@ def fetch(
     name: Annotated[str, typer.Argument(help="The corpus. Without a name, the corpora are listed.")] = "",
     to: Annotated[Path | None, typer.Option(help="The folder to put it in. Default: seeds/NAME.")] = None,
     revision: Annotated[str, typer.Option(help="Of a data set of the hub. Default: as fetched, or newest.")] = "",
+    as_json: JsonOption = False,
 ) -> None:
     """Download a public corpus at one revision, with checksums. Says which files you must download yourself."""
     from foil.engine.seeds.files import download
@@ -43,7 +52,11 @@ def fetch(
             (corpus.name, corpus.hub or len(corpus.files), corpus.licence, corpus.by_hand)
             for corpus in download.CORPORA.values()
         ]
-        show(["corpus", "files", "licence", "by hand"], rows)
+        columns = ["corpus", "files", "licence", "by hand"]
+        if as_json:
+            print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        else:
+            show(columns, rows)
         return
     corpus, folder = download.public_corpus(name), to or Path("seeds") / name
     if revision and not corpus.hub:
@@ -58,6 +71,8 @@ def fetch(
     say(f"licence of {name}: {corpus.licence}")
     with byte_bars(remote.name for remote in corpus.files) as show_bytes:
         paths = download.fetch(corpus, folder, show_bytes)
+    if as_json:
+        print_json({"files": [str(path) for path in paths]})
     for path in paths:
         print_line(str(path))
     if corpus.by_hand:

@@ -20,13 +20,14 @@ from foil.cluster.commands.arguments import (
     AddressOption,
     AllOption,
     JobArgument,
+    JsonOption,
     OutOption,
     RetryOption,
     ReuseOption,
     SetOption,
 )
 from foil.cluster.deploy.ray_environment import NETWORK, STOP_WAIT, stop_wait_s
-from foil.cluster.terminal import print_line, say
+from foil.cluster.terminal import print_json, print_line, say
 from foil.engine.errors import ClusterUnreachableError, UsageError
 from foil.engine.keys import holds_key, know_key
 from foil.engine.storage.opening import open_store
@@ -60,6 +61,7 @@ def submit(
     retry_failed: RetryOption = False,
     python: Annotated[str, typer.Option(help="The head's Python that has Foil's requirements.")] = "python",
     wait: Annotated[bool, typer.Option(help="Print the job's log and end with its exit code.")] = True,
+    as_json: JsonOption = False,
 ) -> None:
     """Send a job to a running Ray head through Ray Jobs; the same job again resumes.
 
@@ -86,6 +88,8 @@ def submit(
     name = f"{ray_jobs.name_prefix(job.out)}{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     _send(client, name, command, {**_variables(job.runtime.drain_s), SUBMISSION: name}, *upload)
     print_line(f"submitted {name} to {address}")
+    if as_json:
+        print_json({"submission": name, "address": address})
     if wait:
         _wait(client, name)
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
-from foil.cluster.commands.arguments import OutArgument
-from foil.cluster.terminal import print_line
+from foil.cluster.commands.arguments import JsonOption, OutArgument
+from foil.cluster.terminal import print_json, print_line
 
 _WINDOW_S = 60.0
 """The rate is that of the last minute, so that a run which slows down shows it."""
@@ -27,11 +27,12 @@ def watch(
     out: OutArgument,
     every: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Seconds between two lines.")] = 5.0,
     once: Annotated[bool, typer.Option("--once", help="Print one line and end.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Watch a run from anywhere that sees OUT: seeds, rate, time left, workers, spend; ends with the run's exit code.
 
     Where no seed ended for 30 s, it says so and gives no time left. Where the run has not written for 30 s, its driver
-    was killed, or its machine is cut off.
+    was killed, or its machine is cut off. With --json each look is a line.
     """
     from foil.datasets_out.commits.log import CommitLog
 
@@ -41,7 +42,11 @@ def watch(
     while True:
         session = _newest_session(out)
         pace.see(session, time.monotonic())
-        print_line(describe(session, len(log.partitions()), pace))
+        commits = len(log.partitions())
+        if as_json:
+            print_json({**session, "commits": commits, "seeds_per_s": pace.seeds_per_s()})
+        else:
+            print_line(describe(session, commits, pace))
         if once:
             return
         if session.get("exit_code") is not None:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from foil.cluster.commands.arguments import JsonOption, SetOption
+from foil.cluster.terminal import print_json
 from foil.engine.errors import UsageError
 
 
@@ -29,7 +30,9 @@ def annotate(
 
     need("sentence_transformers", extra="train")
     if model and sheet and not marked and not into:
-        draft_instructions(source, model, sheet, overrides or [], replies)
+        drafts = draft_instructions(source, model, sheet, overrides or [], replies)
+        if as_json:
+            print_json({"sheets": [str(sheet)], "instructions": drafts})
     elif marked and into and not (model or sheet):
         apply_instructions(source, marked, into, reader, as_json=as_json)
     else:

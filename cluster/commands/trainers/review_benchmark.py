@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from foil.cluster.commands.arguments import JsonOption, SetOption
+from foil.cluster.terminal import print_json
 from foil.engine.errors import UsageError
 
 
@@ -34,7 +35,9 @@ def review(
 
     need("sentence_transformers", extra="train")
     if sheet and not marked and not into:
-        draw_review(source, sheet, overrides or [], system or [], first, vectors)
+        files = draw_review(source, sheet, overrides or [], system or [], first, vectors)
+        if as_json:
+            print_json({"sheets": files})
     elif marked and into and not sheet:
         apply_review(source, marked, into, reader, as_json=as_json)
     else:
