@@ -1,5 +1,6 @@
 """The pages say what the code does."""
 
+import json
 import os
 import re
 import runpy
@@ -15,8 +16,11 @@ from foil.cluster.commands.app import COMMANDS, app
 from foil.cluster.endings import run_command
 from foil.cluster.job import load_job
 from foil.cluster.run_job import run_job
+from tests.support.models.character import Character
+from tests.support.models.fault_server import default_answer, serving
 from tests.support.paths import REPO
 from tests.support.small_parts import topics
+from tests.support.topics.trades import trade_rows
 
 PAGES = [REPO / "README.md", REPO / "CONTRIBUTING.md", *(REPO / "docs").rglob("*.md"), *(REPO / "lab").glob("*.md")]
 
@@ -99,6 +103,41 @@ def test_the_job_of_the_readme_is_accepted(tmp_path, monkeypatch):
     monkeypatch.setenv("EXAMPLE_API_KEY", "not-a-key")
     [seed] = open_seeds(load_job(Path("job.yaml")).seeds)
     assert [passage.text for passage in seed.positives] == ["because", "so"]
+
+
+def test_the_list_of_pages_for_models_has_every_page():
+    text = (REPO / "llms.txt").read_text()
+    written = runpy.run_path(str(REPO / "scripts" / "llms_page.py"), run_name="page")["page"]()
+    assert text == written, "run `python scripts/llms_page.py`"
+    listed = re.findall(r"^- \[[^]]+\]\(([^)]+)\): \S", text, re.MULTILINE)
+    assert {place for place in listed if place.startswith("docs/")} == {
+        str(page.relative_to(REPO)) for page in (REPO / "docs").rglob("*.md")
+    }
+    assert not [place for place in listed if not (REPO / place).is_file()]
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_skill_are_followed_in_their_order(tmp_path):
+    text = (REPO / "docs" / "skill" / "SKILL.md").read_text()
+    assert re.match(r"---\nname: foil\ndescription: [^\n]{80,1000}\n---\n", text)
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in trade_rows()[:12]))
+    with serving(answer=character_and_doctor) as server:
+        env = os.environ | {"PYTHONPATH": str(REPO), "MODEL": f"in-character@{server.url}"}
+        for command in "".join(blocks).splitlines():
+            line = f"{shlex.quote(sys.executable)} -m {command}"
+            done = subprocess.run(line, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{command}: {done.stderr}"
+            assert json.loads(done.stdout) is not None
+    assert json.loads((tmp_path / "out" / "release" / "release.json").read_text())
+
+
+def character_and_doctor(request, choice):
+    """The scripted model, which also answers what a doctor asks."""
+    try:
+        return Character()(request, choice)
+    except LookupError:
+        return default_answer(request, choice)
 
 
 def test_the_topic_of_the_readme_is_what_its_job_makes(tmp_path, monkeypatch):

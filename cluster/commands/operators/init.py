@@ -45,7 +45,7 @@ class _Asking:
 
 
 def init(
-    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="The job file to write.")] = Path("job.yaml"),
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The job file to write.")] = Path("job.yaml"),
     data: Annotated[str | None, typer.Option(help=_DATA)] = None,
     model: Annotated[str | None, typer.Option(help=_MODEL)] = None,
     paper: Annotated[str | None, typer.Option(help=_PAPER)] = None,

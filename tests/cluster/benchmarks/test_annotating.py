@@ -35,7 +35,10 @@ def test_what_a_reader_keeps_or_rewrites_becomes_the_benchmark_and_no_reply_is_p
     with chat_server(instruction, [_text(" Only log entries\n of the harbour. ")] * 3) as (url, seen):
         given = ["--model", f"ours@{url}", "--replies", folder / "replies", "--set", "about=A harbour's log."]
         assert annotate(folder, *given, "--sheet", folder / "sheet.jsonl", "--set", "documents=1") == 0
-        assert annotate(folder, *given, "--sheet", folder / "again.jsonl", "--set", "documents=1") == 0
+        capsys.readouterr()
+        assert annotate(folder, *given, "--sheet", folder / "again.jsonl", "--set", "documents=1", "--json") == 0
+        drawn = json.loads(capsys.readouterr().out)
+        assert drawn == {"sheets": [str(folder / "again.jsonl")], "instructions": 3}
         assert annotate(folder, *given, "--sheet", folder / "again.jsonl") == 2  # it may hold marks
     assert len(seen) == 3
     assert all("A harbour's log." in prompt and prompt.count("<document>") == 2 for prompt in seen)

@@ -30,7 +30,8 @@ def test_a_fetched_benchmark_is_pinned_read_and_taken_at_the_same_revision_again
     assert (code, "Traceback" in told) == (0, False)
     hub.newest, hub.asked = NEW, []
     next(folder.rglob("corpus*")).unlink()
-    assert foil(hub, "benchmarks", "fetch", "infosearch", "--to", folder)[0] == 0
+    code, told = foil(hub, "benchmarks", "fetch", "infosearch", "--to", folder, "--json")
+    assert (code, '{"files": ["' in told) == (0, True)
     taken = [path for path in hub.asked if "/resolve/" in path]
     assert len(taken) == 1
     assert f"/resolve/{OLD}/" in taken[0]

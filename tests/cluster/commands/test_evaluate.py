@@ -37,7 +37,7 @@ def evaluated(tmp_path_factory):
 def test_a_model_stands_beside_bm25_and_the_base_in_tables_rows_and_runs(evaluated):
     folder, _, done = evaluated
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout.splitlines()[-1])
+    rows = json.loads(done.stdout)
     model = str(folder / "tiny")
     assert {row["system"] for row in rows} == {"bm25", "base", model}
     assert {row["group"] for row in rows if row["benchmark"] == "infosearch"} > {"mode: reversed", "dimension: keyword"}
@@ -48,7 +48,7 @@ def test_a_model_stands_beside_bm25_and_the_base_in_tables_rows_and_runs(evaluat
     assert [json.loads(line) for line in (folder / "out" / "results.jsonl").read_text().splitlines()] == rows
     runs = [path.name for path in (folder / "out" / "runs").rglob("*.trec")]
     assert (len(runs), len(set(runs))) == (9, 3)
-    assert "in points" in done.stdout
+    assert "in points" in done.stderr
     assert "infosearch/Clarity-v1: 3 documents, 3 queries" in done.stderr
 
 

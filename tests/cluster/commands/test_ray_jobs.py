@@ -89,7 +89,7 @@ def test_cancel_drains_in_time_and_the_same_job_resumes(head, job, tmp_path):
     assert 0 < status["accepted"] < 3_000
     assert status["possibly_paid_twice"] == 0
     assert head.foil("logs", "-f", first).returncode == 143
-    assert "has ended already" in head.foil("cancel", out).stdout
+    assert json.loads(head.foil("cancel", out, "--json").stdout)["state"] == "has ended already"
     nobody = head.foil("cancel", tmp_path / "nobody")
     assert nobody.returncode == 2
     assert "none whose `out` is" in nobody.stderr

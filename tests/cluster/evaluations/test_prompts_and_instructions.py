@@ -42,7 +42,7 @@ def test_ten_prompts_are_tried_chosen_on_dev_queries_and_told_beside_the_best_in
     given = (folder / "tiny", "--on", f"beir:{folder / 'ours'}", "--prompts", TEN, "--prompt-queries", 1, "--json")
     assert evaluate(folder, *given) == 0
     said = capsys.readouterr()
-    rows = json.loads(said.out.splitlines()[-1])
+    rows = json.loads(said.out)
     assert {row["system"] for row in rows} == {"bm25", "base", str(folder / "tiny")}
     for row in rows:
         assert (row["benchmark"], row["measure"], row["count"], row["facts"]["dev_queries"]) == (
@@ -52,7 +52,7 @@ def test_ten_prompts_are_tried_chosen_on_dev_queries_and_told_beside_the_best_in
         assert row["selected"] == pytest.approx(row["by_prompt"][row["selected_prompts"][0]])
         assert row["hindsight"] == pytest.approx(max(row["by_prompt"].values()))
         assert row["difference"] == pytest.approx(row["selected"] - row["none"])
-    assert "best in hindsight" in said.out
+    assert "best in hindsight" in said.err
     assert "beir/ours/test: prompt 10 of 10" in said.err
     kept = (folder / "out" / "prompts.jsonl").read_text()
     assert [json.loads(line) for line in kept.splitlines()] == rows
