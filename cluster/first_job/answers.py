@@ -9,6 +9,7 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,7 +19,7 @@ from foil.cluster.first_job.data import Section, checked, split_answer
 from foil.engine.errors import ModelError, UsageError
 from foil.engine.flow.limits import Limits
 from foil.engine.models.endpoints import HostedSettings
-from foil.engine.models.local_vllm import LocalVllmSettings
+from foil.engine.models.local.local_vllm import LocalVllmSettings
 from foil.engine.storage.opening import mirror_of
 
 PAPERS: Mapping[str, tuple[str, ...]] = {
@@ -35,33 +36,33 @@ _LIMITS, _BUDGET = ("seeds", "accept"), ("usd", "tokens", "calls")
 
 def read_model(answer: str, *, documents: bool, ask: bool) -> Section:
     """The section `models`, {} for none; `ask`: the endpoint must answer now."""
-    name, given = split_answer(answer)
+    name, words = split_answer(answer)
     if name in ("none", ""):
         if documents:
             raise UsageError("a folder of documents has no queries: a model writes them, so name one")
         return {}
     if name.startswith("vllm:"):
-        model = {"kind": "local_vllm", "model": name.removeprefix("vllm:"), **given}
+        model = {"kind": "local_vllm", "model": name.removeprefix("vllm:"), **words}
         checked(model, LocalVllmSettings)
         return {"writer": model}
     if "@http" not in name:
         raise UsageError(f"{name!r} is no model; write NAME@URL with the URL up to /v1, vllm:MODEL, or none")
-    return _hosted(name, given, ask=ask)
+    return _hosted(name, words, ask=ask)
 
 
-def _hosted(name: str, given: Section, *, ask: bool) -> Section:
+def _hosted(name: str, words: Section, *, ask: bool) -> Section:
     model, _, url = name.rpartition("@http")
     writer: Section = {"kind": "hosted", "model": model, "url": f"http{url}"}
-    if key := given.pop("key", _usual_key(writer["url"])):
+    if key := words.pop("key", _usual_key(writer["url"])):
         writer["api_key"] = f"${{{key}}}"
-    judge = str(given.pop("judge", ""))
-    if price := given.pop("price", ""):
+    judge = str(words.pop("judge", ""))
+    if price := words.pop("price", ""):
         writer["price"] = _price(str(price))
-    writer |= given
+    writer |= words
     settings = checked(writer, HostedSettings)
     if ask:
         _ask(settings, judge)
-    return {"writer": writer, **({"judge": {**writer, "model": judge}} if judge else {})}
+    return {"writer": writer, **({"judge": {**deepcopy(writer), "model": judge}} if judge else {})}
 
 
 def _usual_key(url: str) -> str:
@@ -129,14 +130,14 @@ def usual_budget(models: Section) -> str:
 
 def read_budget(answer: str, models: Section) -> Section:
     """The section `limits`."""
-    _, given = split_answer(f"- {answer}")
+    _, words = split_answer(f"- {answer}")
     limits: Section = {}
-    for key, amount in given.items():
+    for key, amount in words.items():
         if not isinstance(amount, int | float) or key not in (*_LIMITS, *_BUDGET):
             raise UsageError(f"{key}={amount}: write numbers: seeds=400 usd=5; there are tokens, calls and accept, too")
         (limits if key in _LIMITS else limits.setdefault("budget", {}))[key] = amount
     unpriced = [model for model in models.values() if "price" not in model and model["kind"] == "hosted"]
-    if "usd" in given and unpriced:
+    if "usd" in words and unpriced:
         raise UsageError("usd= needs the price of the model: --model '... price=0.15/0.60'; or limit tokens=")
     checked(limits, Limits)
     return limits
@@ -155,5 +156,5 @@ def read_out(answer: str) -> str:
 
 def unset_keys(models: Section) -> list[str]:
     """Variables that the models need and that nobody has set."""
-    named = {model["api_key"][2:-1] for model in models.values() if "api_key" in model}
-    return sorted(name for name in named if not os.environ.get(name))
+    variables = {model["api_key"][2:-1] for model in models.values() if "api_key" in model}
+    return sorted(name for name in variables if not os.environ.get(name))

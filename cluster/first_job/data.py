@@ -53,7 +53,7 @@ _MOST_ROW_BYTES = 8 << 20
 
 def read_data(answer: str) -> Section:
     """The section `seeds`. Raises UsageError for what is not there or cannot be read."""
-    name, given = split_answer(answer)
+    name, words = split_answer(answer)
     kind, colon, place = name.partition(":")
     if not (colon and kind in SEEDS):
         kind, place = (name, "") if name in (*FETCHED, "python_docs") else (_kind_of(Path(name)), name)
@@ -61,9 +61,9 @@ def read_data(answer: str) -> Section:
     if kind in ("table", "documents"):
         section["corpus"] = re.sub(r"\W+", "-", Path(place).stem).strip("-") or kind
     if kind == "table":
-        columns = {part: given.pop(part) for part in _COLUMNS if part in given}
+        columns = {part: words.pop(part) for part in _COLUMNS if part in words}
         section["columns"] = _columns(Path(place), columns)
-    section |= given
+    section |= words
     _check(section)
     return section
 
@@ -76,8 +76,8 @@ def split_answer(answer: str) -> tuple[str, Section]:
         raise UsageError(f"{answer!r} cannot be read: {error}; close the quotation mark") from None
     if wrong := [word for word in rest if "=" not in word]:
         raise UsageError(f"{wrong[0]!r} is no setting; write NAME=VALUE, and quote a path that has blanks")
-    words = (word.partition("=") for word in rest)
-    return name, {key: read_yaml(value, key)[0] for key, _, value in words}
+    pairs = (word.partition("=") for word in rest)
+    return name, {key: read_yaml(value, key)[0] for key, _, value in pairs}
 
 
 def checked(section: Section, settings: type[Checked]) -> Checked:
@@ -98,14 +98,14 @@ def _kind_of(path: Path) -> str:
     return "table" if any(name.endswith(ENDINGS) for name in names) else "documents"
 
 
-def _columns(path: Path, given: Mapping[str, str]) -> Section:
+def _columns(path: Path, by_word: Mapping[str, str]) -> Section:
     """The columns that were named, and the others by their names in the first row."""
     row = next(islice(read_rows(path, _MOST_ROW_BYTES), 1), None)
     if row is None or isinstance(row, Exception):
         raise UsageError(f"{path} has no row that can be read: {row or 'it is empty'}")
     names = row.value.keys()
-    found = {part: next((name for name in usual if name in names), "") for part, usual in _COLUMNS.items()}
-    columns = {part: name for part, name in {**found, **given}.items() if name}
+    by_name = {part: next((name for name in usual if name in names), "") for part, usual in _COLUMNS.items()}
+    columns = {part: name for part, name in {**by_name, **by_word}.items() if name}
     missing = [part for part in ("query", "positives") if part not in columns]
     unknown = [name for name in columns.values() if name.partition(".")[0] not in names and name not in names]
     if missing or unknown:

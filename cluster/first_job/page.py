@@ -15,22 +15,13 @@ _WORDS = {
 }
 
 
-class _Plain(yaml.SafeDumper):
-    """Writes what stands twice out twice."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - for any
-        return True
-
-
 def job_page(document: Mapping[str, Any], file: str) -> str:
     """The text of the job file."""
     parts = [f"# `foil init` wrote this. `foil plan {file}` says what it asks and costs. Every setting: docs/jobs.md\n"]
     for name, words in _WORDS.items():
         if document.get(name):
-            style = {"sort_keys": False, "allow_unicode": True, "width": 110}
+            flow = False if name in {"models", "out"} else None
             section = {name: document[name]}
-            body = yaml.dump(
-                section, Dumper=_Plain, default_flow_style=False if name in {"models", "out"} else None, **style
-            )
+            body = yaml.safe_dump(section, default_flow_style=flow, sort_keys=False, allow_unicode=True, width=110)
             parts.append(f"\n# {words}\n{body}")
     return "".join(parts)

@@ -69,7 +69,7 @@ WAYS = {  # what follows the command; several ways are divided by a bar
     "export": "{ran} --format jsonl --into {new}",
     "restore": "{released} --seeds {job} --into {new}",
     "train": "{training}",
-    "average": "{bert} {bert} {new}",
+    "average": "{bert} {bert} --out {new}",
     "evaluate": "{training} | {bert} --on trec:{trec} --out {new} | "
                 "{bert} --on beir:{trec} --out {new} --prompts {prompts} --prompt-queries 1",
     "ablate": "{ablation}",
@@ -133,12 +133,13 @@ def training(places) -> dict[str, Path]:
              "schedule": {"steps": 2, "topics_per_batch": 6}, "validation": {"topics": 0}}  # fmt: skip
     job = {"out": str(folder / "trained"), "train": train, "evaluate": {"resamples": 100}}
     (folder / "train.yaml").write_text(yaml.safe_dump(job))
+    assert run_command(app, ["train", str(folder / "train.yaml")]) == 0
     whole = {**yaml.safe_load(places["job"].read_text()), **job, "out": str(places["world"])}
     (folder / "whole.yaml").write_text(yaml.safe_dump({**whole, "train": {**train, "data": []}}))
     cells = {
         "job": str(folder / "whole.yaml"),
         "out": str(folder / "cells"),
-        "factors": {"loss": {"both": {}}},
+        "factors": {"loss": {"both": {}, "one": {"train.loss.blocks": ["P"]}}},
         "seeds": 1,
         "steps": 2,
         "measure": "net",

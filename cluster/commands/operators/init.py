@@ -21,16 +21,18 @@ _OUT = "Out: where the run will be, a folder or s3://BUCKET/RUN"
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _Answers:
     """Whether a person answers, or the defaults stand."""
 
     defaults: bool
 
-    def answer(self, option: str, words: str, given: str | None, default: str, read: Callable[[str], Any]) -> Any:
+    def answer(
+        self, option: str, words: str, option_value: str | None, default: str, read: Callable[[str], Any]
+    ) -> Any:
         """What `read` makes of the option, of the default, or of what a person types until it is accepted."""
-        if given is not None or self.defaults:
+        if option_value is not None or self.defaults:
             try:
-                return read(default if given is None else given)
+                return read(default if option_value is None else option_value)
             except UsageError as error:
                 raise UsageError(f"{option}: {error}") from None
         if not is_interactive():
@@ -66,16 +68,16 @@ def init(
     if file.exists():
         raise UsageError(f"{file} is there already and nothing is overwritten; name another file")
     templates = file.with_name(f"{file.stem}_templates")
-    asking = _Asking(yes)
+    asking = _Answers(yes)
     seeds = asking.answer("--data", _DATA, data, "python_docs", read_data)
     read_model = partial(answers.read_model, documents=seeds["kind"] == "documents", ask=ask)
     models = asking.answer("--model", _MODEL, model, "none", read_model)
     read_paper = partial(answers.read_paper, seeds=seeds, models=models, templates=templates)
-    made = asking.answer("--paper", _PAPER, paper, "infir" if models else "verifiable", read_paper)
+    recipe_and_checks = asking.answer("--paper", _PAPER, paper, "infir" if models else "verifiable", read_paper)
     read_budget = partial(answers.read_budget, models=models)
     limits = asking.answer("--budget", _BUDGET, budget, answers.usual_budget(models), read_budget)
     place = asking.answer("--out", _OUT, out, f"out/{file.stem}", answers.read_out)
-    job = {"seeds": seeds, **made, "models": models, "out": place, "limits": limits}
+    job = {"seeds": seeds, **recipe_and_checks, "models": models, "out": place, "limits": limits}
     _write(file, job, templates)
     commands = [f"foil {name} {shlex.quote(str(file))}" for name in ("doctor", "try", "run")]
     keys = [f"export {name}=..." for name in answers.unset_keys(models)]

@@ -48,15 +48,7 @@ def fetch(
     if to and not name:
         raise UsageError(f"--to {to} says where, but no corpus is named; `foil seeds fetch` lists them")
     if not name:
-        rows = [
-            (corpus.name, corpus.hub or len(corpus.files), corpus.licence, corpus.by_hand)
-            for corpus in download.CORPORA.values()
-        ]
-        columns = ["corpus", "files", "licence", "by hand"]
-        if as_json:
-            print_json([dict(zip(columns, row, strict=True)) for row in rows])
-        else:
-            show(columns, rows)
+        _list_corpora(as_json=as_json)
         return
     corpus, folder = download.public_corpus(name), to or Path("seeds") / name
     if revision and not corpus.hub:
@@ -77,3 +69,16 @@ def fetch(
         print_line(str(path))
     if corpus.by_hand:
         say(corpus.by_hand)
+
+
+def _list_corpora(*, as_json: bool) -> None:
+    from foil.engine.seeds.files.download import CORPORA
+
+    columns = ["corpus", "files", "licence", "by hand"]
+    rows = [
+        (corpus.name, corpus.hub or len(corpus.files), corpus.licence, corpus.by_hand) for corpus in CORPORA.values()
+    ]
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        show(columns, rows)

@@ -87,11 +87,15 @@ def submit(
     client = ray_jobs.connect(address)
     name = f"{ray_jobs.name_prefix(job.out)}{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     _send(client, name, command, {**_variables(job.runtime.drain_s), SUBMISSION: name}, *upload)
+    _announce(name, address, as_json=as_json)
+    if wait:
+        _wait(client, name)
+
+
+def _announce(name: str, address: str, *, as_json: bool) -> None:
     print_line(f"submitted {name} to {address}")
     if as_json:
         print_json({"submission": name, "address": address})
-    if wait:
-        _wait(client, name)
 
 
 def _know_keys(models: Iterable[Settings]) -> None:
