@@ -69,9 +69,8 @@ WAYS = {  # what follows the command; several ways are divided by a bar
     "export": "{ran} --format jsonl --into {new}",
     "restore": "{released} --seeds {job} --into {new}",
     "train": "{training}",
-    "average": "{bert} {bert} --out {new}",
-    "evaluate": "{training} | {bert} --on trec:{trec} --out {new} | "
-                "{bert} --on beir:{trec} --out {new} --prompts {prompts} --prompt-queries 1",
+    "average": "{trained} {trained} --out {new}",
+    "evaluate": "{training} | {bert} --on trec:{trec} --out {new}",
     "ablate": "{ablation}",
     "doctor": "--out {new}",
     "seeds preview": "{job}",
@@ -128,7 +127,6 @@ def training(places) -> dict[str, Path]:
     folder = places["folder"]
     bert = tiny_bert(folder / "bert")
     write_benchmark("trec", folder / "trec")
-    (folder / "prompts.txt").write_text("Find it.\n")
     train = {"base": str(bert), "data": [{"run": str(places["world"])}], "encode": {"max_tokens": 64},
              "schedule": {"steps": 2, "topics_per_batch": 6}, "validation": {"topics": 0}}  # fmt: skip
     job = {"out": str(folder / "trained"), "train": train, "evaluate": {"resamples": 100}}
@@ -148,7 +146,7 @@ def training(places) -> dict[str, Path]:
         "resamples": 100,
     }
     (folder / "ablation.yaml").write_text(yaml.safe_dump(cells))
-    return {"bert": bert, "trec": folder / "trec", "prompts": folder / "prompts.txt",
+    return {"bert": bert, "trec": folder / "trec", "trained": folder / "trained" / "model",
             "training": folder / "train.yaml", "ablation": folder / "ablation.yaml"}  # fmt: skip
 
 
