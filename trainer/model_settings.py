@@ -33,6 +33,12 @@ class AttentionSettings(Settings):
     residual: bool = Field(default=True, description="the query's own vector is added")
 
 
+class LateInteractionSettings(Settings):
+    """A vector for each token in place of one a text; see `trainer.model.late_interaction`."""
+
+    dimensions: int = Field(default=96, ge=1, le=65_536, description="of a token's vector")
+
+
 class ModelSettings(Settings):
     """What becomes of the base model when it is loaded for training."""
 
@@ -42,7 +48,10 @@ class ModelSettings(Settings):
     cross_attention: AttentionSettings | None = Field(
         default=None, description="none = instruction and query are one text, joined by `train.template`"
     )
-
+    late_interaction: LateInteractionSettings | None = Field(
+        default=None,
+        description="texts are compared token by token, by MeanMaxSim; `{}` takes the defaults; none = a vector a text",
+    )
     pooling: Literal["cls", "mean", "last"] | None = Field(
         default=None, description="none = the saved model's own; for bare weights mean, or last for a causal decoder"
     )

@@ -1,6 +1,6 @@
 """A reranker in place of an embedder, and the settings that have no meaning for one. Nothing heavy is imported."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -11,11 +11,17 @@ RankingLoss = Literal["softmax", "ranknet", "margin"]
 
 EMBEDDERS_ALONE = (
     "preset", "loss", "gradient_cache", "workers", "encode.query_tokens", "encode.shared_prefix",
-    "model.encoders", "model.cross_attention", "model.pooling", "model.append_eos", "model.lora", "model.matryoshka",
+    "model.encoders", "model.cross_attention", "model.late_interaction", "model.pooling", "model.append_eos",
+    "model.lora", "model.matryoshka",
     "retention.pull_queries", "retention.pull_passages", "retention.blends", "retention.drawn_shares",
     "validation.benchmarks",
 )  # fmt: skip
 """What a training run of a reranker does not read, as dotted keys of `train`."""
+ONE_VECTOR_ALONE = (
+    "workers", "model.encoders", "model.cross_attention", "model.pooling", "model.matryoshka",
+    "retention.pull_queries", "retention.pull_passages",
+)  # fmt: skip
+"""The same of an embedder with a vector for each token."""
 
 
 class RerankerSettings(Settings):
@@ -33,10 +39,10 @@ class RerankerSettings(Settings):
     )
 
 
-def embedder_choices(train: BaseModel) -> list[str]:
-    """The dotted keys of `train` that differ from their defaults, and have no meaning for a reranker."""
+def changed_among(train: BaseModel, names: Sequence[str]) -> list[str]:
+    """The dotted keys of `train` that differ from their defaults and are, or lie in, one of these."""
     changed = list(_changed(train, ""))
-    return [key for key in changed if any(key == name or key.startswith(f"{name}.") for name in EMBEDDERS_ALONE)]
+    return [key for key in changed if any(key == name or key.startswith(f"{name}.") for name in names)]
 
 
 def _changed(settings: BaseModel, prefix: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ from foil.engine.settings import Settings
 from foil.trainer.benchmark_source import BenchmarkSource
 from foil.trainer.model_settings import ModelSettings
 from foil.trainer.presets import PRESETS, Preset, merge_settings
-from foil.trainer.reranker_settings import RerankerSettings, embedder_choices
+from foil.trainer.reranker_settings import EMBEDDERS_ALONE, ONE_VECTOR_ALONE, RerankerSettings, changed_among
 
 Block = Literal["P", "I", "IQ", "Q"]
 Instructions = Literal["given", "none", "repeat", "generic", "swap"]
@@ -239,10 +239,19 @@ class TrainSettings(Settings):
 
     @model_validator(mode="after")
     def _reranker_has_no_vectors(self) -> TrainSettings:
-        if self.reranker and (keys := embedder_choices(self)):
+        if self.reranker and (keys := changed_among(self, EMBEDDERS_ALONE)):
             raise ValueError(
                 f"a reranker has no vectors and trains in one process, so it has no use for {', '.join(keys)}; leave "
                 "them out, or leave out `reranker`"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _tokens_have_no_single_vector(self) -> TrainSettings:
+        if self.model.late_interaction and (keys := changed_among(self, ONE_VECTOR_ALONE)):
+            raise ValueError(
+                f"with model.late_interaction one encoder compares tokens, in one process, so there is no use for "
+                f"{', '.join(keys)}; leave them out"
             )
         return self
 

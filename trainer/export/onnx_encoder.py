@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from foil.engine.errors import CorruptDataError, UsageError
 from foil.trainer.model.encoder import Encoder, PaddedBatch, load_encoder, restore_order
+from foil.trainer.model.late_interaction import need_one_vector
 from foil.trainer.model.loading import backbone_of
 from foil.trainer.model.packing import is_causal
 from foil.trainer.model.two_encoders import split_encoders
@@ -54,6 +55,7 @@ def load_exportable(folder: str | Path, template: TextTemplate, settings: Encode
     """The encoder of a model that can be one graph, on the CPU in float32; UsageError for others."""
     exact = settings.model_copy(update={"precision": "float32", "shared_prefix": False})
     encoder = load_encoder(folder, template, exact, ModelSettings(device="cpu"))
+    need_one_vector(encoder, folder, "an ONNX file")
     if encoder.attention or len(dict.fromkeys(split_encoders(encoder.model))) > 1:
         raise UsageError(f"{folder} has two encoders or cross-attention, which ONNX files do not hold; export another")
     if is_causal(backbone_of(encoder.model)):

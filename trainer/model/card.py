@@ -88,8 +88,8 @@ PAIR_LENGTHS = """In training a query and its passage together were cut after {p
 instruction after half of that. Cut a query that is too long yourself: its instruction must not go."""
 
 EMBEDDER_USAGE = """```python
-from sentence_transformers import SentenceTransformer
-model = SentenceTransformer("path/of/this/directory")
+from sentence_transformers import {library_class}
+model = {library_class}("path/of/this/directory")
 query = "sort a table"
 instruction = "Only answers that name an argument."
 asked = model.encode_query(f"{example}")
@@ -110,6 +110,13 @@ print(model.rank(f"{example}", ["A passage.", "Another one."]))
 PACKAGED_BASE = "sentence-transformers/all-MiniLM-L6-v2"
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 DRAWINGS = {"training.png": "Loss and dev measures over the steps", "curve.png": "What sensitivity costs"}
+
+
+def library_class(settings: Mapping[str, Any]) -> str:
+    """The class of sentence-transformers that loads what a run with these settings made."""
+    if settings["reranker"]:
+        return "CrossEncoder"
+    return "MultiVectorEncoder" if settings["model"].get("late_interaction") else "SentenceTransformer"
 
 
 def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
@@ -182,7 +189,9 @@ def _asking(facts: Mapping[str, Any]) -> str:
     lengths = (PAIR_LENGTHS if is_reranker else LENGTHS).format(
         query_tokens=encode["query_tokens"] or encode["max_tokens"], passage_tokens=encode["max_tokens"]
     )
-    usage = (RERANKER_USAGE if is_reranker else EMBEDDER_USAGE).format(example=template["pair"])
+    usage = (RERANKER_USAGE if is_reranker else EMBEDDER_USAGE).format(
+        example=template["pair"], library_class=library_class(facts["settings"])
+    )
     return ASKING.format(pair=template["pair"], passage=template["passage"], lengths=lengths, usage=usage)
 
 

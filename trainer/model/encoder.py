@@ -3,8 +3,9 @@
 The model *is* a SentenceTransformer: its own pooling and normalisation are trained through, and what is saved is what
 `SentenceTransformer(path)` loads. Texts are sorted by length and cut into micro-batches of equal padded tokens, so that
 little of a batch is padding. A micro-batch is the unit of dropout's random numbers and of the gradient cache.
-With a causal decoder's last token, pairs that share a prefix are packed behind it (`packing`). With cross-attention an
-instruction and its query are encoded separately, and attention combines their tokens.
+With late interaction a text has a vector for each token. With a causal decoder's last token, pairs that share a prefix
+are packed behind it (`packing`). With cross-attention an instruction and its query are encoded separately, and
+attention combines their tokens.
 """
 
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import MultiVectorEncoder
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from torch import Tensor, nn
 
@@ -23,6 +24,7 @@ from foil.engine.errors import FoilError, TrainingDivergedError, UsageError
 from foil.trainer.model.checksums import FACTS, check_model, ranks_pairs
 from foil.trainer.model.cross_attention import CrossAttention, PoolingMode
 from foil.trainer.model.fitted_texts import FittedTexts
+from foil.trainer.model.late_interaction import TextModel, stack, token_vectors
 from foil.trainer.model.loading import backbone_of, load_model, save_model, warn_of_slow_precision
 from foil.trainer.model.packaged_minilm import minilm_folder
 from foil.trainer.model.packing import (
@@ -92,13 +94,14 @@ class Encoder(nn.Module):
 
     def __init__(
         self,
-        model: SentenceTransformer,
+        model: TextModel,
         template: TextTemplate,
         settings: EncodeSettings,
         attention: CrossAttention | None = None,
     ) -> None:
         super().__init__()
         self.model, self.template, self.settings, self.attention = model, template, settings, attention
+        self.is_late = isinstance(model, MultiVectorEncoder)
         self._encoders = split_encoders(model)
         self._positions = [positions_of(backbone_of(encoder)) for encoder in self._encoders]
         self.texts = FittedTexts(
@@ -139,21 +142,26 @@ class Encoder(nn.Module):
         return list(self._padded_batches(0, passage_tokens + pair_tokens, 0))
 
     def forward(self, batch: MicroBatch) -> Tensor:
-        """The unit vectors of one micro-batch in float32, [n, D]; with gradients where these are enabled."""
+        """The unit vectors of one micro-batch in float32, [n, D], or of its tokens, [n, T, D]; with gradients where
+        these are enabled."""
         with self._precision():
             if isinstance(batch, PackedBatch):
                 vectors = last_states(backbone_of(self._encoders[0]), batch)
             elif isinstance(batch, CrossAttentionBatch):
                 vectors = self._attend(batch)
             else:
-                vectors = self._encoders[batch.route](self._to_device(batch.features))["sentence_embedding"]
+                features = self._encoders[batch.route](self._to_device(batch.features))
+                if self.is_late:
+                    return token_vectors(features)
+                vectors = features["sentence_embedding"]
         return nn.functional.normalize(vectors.float(), dim=1)
 
     def encode(self, passages: Sequence[str], pairs: Sequence[QueryPair]) -> Tensor:
-        """The vectors of passages, then of pairs, [len(passages) + len(pairs), D]."""
+        """The vectors of passages, then of pairs, [len(passages) + len(pairs), D], or of their tokens, [..., T, D]."""
         batches = self.micro_batches(passages, pairs)
         if not batches:
-            return torch.zeros(0, self.model.get_embedding_dimension() or 0, device=self.device)
+            shape = (0, 0) if self.is_late else (0,)
+            return torch.zeros(*shape, self.model.get_embedding_dimension() or 0, device=self.device)
         with self._precision():  # around all of them, so that weights are cast once
             return restore_order(batches, [self(batch) for batch in batches])
 
@@ -274,9 +282,9 @@ def check_vectors(encoder: Encoder) -> None:
 
 
 def save_encoder(encoder: Encoder, path: Path) -> None:
-    """Writes a directory that `load_encoder` and SentenceTransformer(path) load, LoRA merged in.
+    """Writes a directory that `load_encoder` and SentenceTransformer(path), or MultiVectorEncoder(path), load.
 
-    The cross-attention is in a directory of its own, which SentenceTransformer does not read.
+    LoRA is merged in. The cross-attention is in a directory of its own, which SentenceTransformer does not read.
     """
     save_model(encoder.model, path)
     if encoder.attention:
@@ -286,7 +294,11 @@ def save_encoder(encoder: Encoder, path: Path) -> None:
 def load_starting_encoder(settings: TrainSettings, *, adapters: bool = True) -> Encoder:
     """The model before the first step of a run; without `adapters`, before LoRA was added."""
     model = settings.model if adapters else settings.model.model_copy(update={"lora": None})
-    return load_encoder(settings.base or minilm_folder(), template_named(settings.template), settings.encode, model)
+    base = settings.base or minilm_folder()
+    encoder = load_encoder(base, template_named(settings.template), settings.encode, model)
+    if encoder.is_late and not model.late_interaction:
+        raise UsageError(f"the base {base} has a vector for each token; set model.late_interaction, or take another")
+    return encoder
 
 
 def positions_of(backbone: nn.Module) -> int:
@@ -306,18 +318,18 @@ def _positions(texts: Iterable[str]) -> dict[str, int]:
 
 
 def restore_order(batches: Sequence[MicroBatch], vectors: Sequence[Tensor]) -> Tensor:
-    """The table of vectors of micro-batches that together fill its rows, [texts, D]; differentiable."""
+    """The table of vectors of micro-batches that together fill its rows, [texts, ...]; differentiable."""
     rows = torch.cat([batch.rows for batch in batches])
     order = torch.empty_like(rows)
     order[rows] = torch.arange(len(rows))
-    return torch.cat(list(vectors))[order.to(vectors[0].device)]
+    return stack(vectors)[order.to(vectors[0].device)]
 
 
-def _pools_last_token(model: SentenceTransformer) -> bool:
+def _pools_last_token(model: TextModel) -> bool:
     return any(isinstance(module, Pooling) and module.pooling_mode == "lasttoken" for module in model.children())
 
 
-def _takes_last_token(model: SentenceTransformer) -> bool:
+def _takes_last_token(model: TextModel) -> bool:
     """Whether a vector is the state of a causal decoder's last token and nothing more; then texts can be packed."""
     _, *modules = model.children()
     only_pools = bool(modules) and isinstance(modules[0], Pooling)

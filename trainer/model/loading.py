@@ -2,6 +2,7 @@
 
     a saved SentenceTransformer (modules.json)   its own modules; only an asked-for pooling is replaced
     bare transformers weights                    Transformer -> Pooling(cls | mean | last) -> Normalize
+    a saved MultiVectorEncoder, or the setting   a vector for each token (`late_interaction`)
     an adapter of peft                           its base, with the adapter merged in
 
 A name that is no local directory is looked up on the Hugging Face hub. Code from a repository is never run. Weights are
@@ -14,11 +15,12 @@ import logging
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.tuners_utils import BaseTunerLayer
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from sentence_transformers.util.file_io import load_file_path
 from tokenizers import processors
@@ -30,6 +32,7 @@ from foil.engine.errors import CorruptDataError, FoilError, UsageError
 from foil.trainer.model.attention import attend_in_float32
 from foil.trainer.model.checkpoint import non_finite
 from foil.trainer.model.checksums import FACTS
+from foil.trainer.model.late_interaction import TextModel, check_plain, is_late, with_token_vectors
 from foil.trainer.model.packing import is_causal
 from foil.trainer.model.two_encoders import split_encoders
 from foil.trainer.model_settings import LoraSettings, ModelSettings
@@ -41,7 +44,7 @@ TEXT_ONLY = {"text": {"method": "forward", "method_output_name": "last_hidden_st
 """Texts go to the tokenizer as they are, and never through a chat template that it may have."""
 
 
-def load_model(name: str | Path, settings: ModelSettings) -> SentenceTransformer:
+def load_model(name: str | Path, settings: ModelSettings) -> TextModel:
     """The model in a local directory or of that hub name, ready to train, in evaluation mode.
 
     `.train()` turns gradient checkpointing on, and dropout where the settings say so. The new weights of LoRA are the
@@ -64,6 +67,8 @@ def load_model(name: str | Path, settings: ModelSettings) -> SentenceTransformer
         _prepare(encoder, settings)
         if device == "cpu":
             attend_in_float32(backbone_of(encoder))
+    if settings.late_interaction:
+        model = with_token_vectors(model, settings.late_interaction.dimensions)
     dimensions = model.get_embedding_dimension() or 0
     if settings.matryoshka and max(settings.matryoshka) > dimensions:
         raise UsageError(f"matryoshka asks for {max(settings.matryoshka)} dimensions, and {name} has {dimensions}")
@@ -72,15 +77,15 @@ def load_model(name: str | Path, settings: ModelSettings) -> SentenceTransformer
     return model.to(device).eval()
 
 
-def save_model(model: SentenceTransformer, path: Path) -> None:
-    """Writes a directory that SentenceTransformer(path) loads without peft, with LoRA merged in; `model` stays."""
+def save_model(model: TextModel, path: Path) -> None:
+    """Writes a directory that its own class of sentence-transformers loads, with LoRA merged in; `model` stays."""
     if any(isinstance(module, BaseTunerLayer) for module in model.modules()):
         model = copy.deepcopy(model)
         merge_adapters(model)
     model.save(str(path), create_model_card=False)
 
 
-def backbone_of(model: SentenceTransformer) -> PreTrainedModel:
+def backbone_of(model: TextModel) -> PreTrainedModel:
     """The transformer of a model with one encoder; UsageError where it has none."""
     first = model[0]
     if not isinstance(first, Transformer):
@@ -138,13 +143,16 @@ def warn_of_slow_precision(precision: str, device: str) -> None:
         )
 
 
-def _load(name: str, settings: ModelSettings) -> SentenceTransformer:
+def _load(name: str, settings: ModelSettings) -> TextModel:
     weight_options = {"dtype": torch.float32} | (
         {"attn_implementation": settings.attention} if settings.attention else {}
     )
     is_local = Path(name).is_dir()
     if load_file_path(name, "modules.json", local_files_only=is_local):
-        return SentenceTransformer(name, device="cpu", model_kwargs=weight_options, local_files_only=is_local)
+        options: dict[str, Any] = {"device": "cpu", "model_kwargs": weight_options, "local_files_only": is_local}
+        if is_late(name):
+            return check_plain(name, MultiVectorEncoder(name, **options))
+        return SentenceTransformer(name, **options)
     safe_options = {"trust_remote_code": False, "local_files_only": is_local}
     encoder = Transformer(
         name,
@@ -207,7 +215,7 @@ def check_finite(name: str | Path, model: nn.Module) -> None:
         )
 
 
-def _prepare(model: SentenceTransformer, settings: ModelSettings) -> None:
+def _prepare(model: TextModel, settings: ModelSettings) -> None:
     backbone = backbone_of(model)
     if getattr(backbone, "peft_config", None):
         merge_adapters(backbone)
@@ -224,7 +232,7 @@ def _prepare(model: SentenceTransformer, settings: ModelSettings) -> None:
         backbone.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
-def _set_pooling(model: SentenceTransformer, settings: ModelSettings) -> bool:
+def _set_pooling(model: TextModel, settings: ModelSettings) -> bool:
     """Replaces the pooling if another is asked for; returns whether it takes the last token."""
     poolings = [pooling for pooling in model if isinstance(pooling, Pooling)]
     if settings.pooling and not poolings:
@@ -258,7 +266,7 @@ def append_eos(tokenizer: PreTrainedTokenizerBase) -> None:
     backend.post_processor = processors.Sequence([previous_processor, ending]) if previous_processor else ending
 
 
-def add_lora(model: SentenceTransformer, settings: LoraSettings) -> None:
+def add_lora(model: TextModel, settings: LoraSettings) -> None:
     """Adds low-rank updates, which begin at zero, to the target modules; all other weights are frozen.
 
     A pooler gets none, since no vector passes through it.

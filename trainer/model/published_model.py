@@ -38,10 +38,11 @@ def fingerprint_of(settings: TrainSettings, digest: str) -> str:
 def choices_of(settings: TrainSettings) -> dict[str, Any]:
     """The settings that decide what the model is."""
     controls = ("instructions", "instruction_negatives", "bare_queries")
+    unread = {"device"} if settings.model.late_interaction else {"device", "late_interaction"}
     choices = settings.model_dump(
         mode="json",
         exclude={
-            "workers": True, "max_failures": True, "checkpoint_steps": True, "model": {"device"}, "data": True,
+            "workers": True, "max_failures": True, "checkpoint_steps": True, "model": unread, "data": True,
             "protect": True, "mix_temperature": len(settings.data) < 2, "validation": {"benchmarks"},
             **({} if settings.reranker else {"reranker": True}),
             **{name: True for name in controls if getattr(settings, name) == TrainSettings.model_fields[name].default},

@@ -8,16 +8,19 @@ The joined model has no default route: a plain `encode` would silently use one e
 
 from typing import Any
 
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Router
 
 from foil.engine.errors import UsageError
+from foil.trainer.model.late_interaction import TextModel
 
 ROUTES = ("query", "document")
 
 
-def join_encoders(query: SentenceTransformer, document: SentenceTransformer) -> SentenceTransformer:
-    """The model of both, on their weights; UsageError where their vectors have different lengths."""
+def join_encoders(query: TextModel, document: TextModel) -> SentenceTransformer:
+    """The model of both, on their weights; UsageError where their vectors have different lengths, or are tokens'."""
+    if isinstance(query, MultiVectorEncoder) or isinstance(document, MultiVectorEncoder):
+        raise UsageError("a model with a vector for each token has one encoder; set model.encoders: shared")
     dimensions = [model.get_embedding_dimension() for model in (query, document)]
     if dimensions[0] != dimensions[1]:
         raise UsageError(
@@ -29,7 +32,7 @@ def join_encoders(query: SentenceTransformer, document: SentenceTransformer) -> 
     return SentenceTransformer(modules=[router], device=str(query.device))
 
 
-def split_encoders(model: SentenceTransformer) -> tuple[SentenceTransformer, SentenceTransformer]:
+def split_encoders(model: TextModel) -> tuple[TextModel, TextModel]:
     """The query and the document encoder, on the model's own weights; twice the model itself if it has only one."""
     first, *rest = model.children()
     if not isinstance(first, Router):

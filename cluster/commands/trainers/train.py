@@ -40,16 +40,19 @@ def train(
     settings = train_settings(job_file, job)
     if export:
         need_onnx()
-        if settings.reranker:
-            raise UsageError("only embedders are exported; leave out `--export`, or `train.reranker`")
+        if settings.reranker or settings.model.late_interaction:
+            raise UsageError(
+                "only embedders with one vector a text are exported; leave out `--export`, or "
+                "`train.reranker` and `model.late_interaction`"
+            )
     trained = train_job(job, settings, _command(job_file, overrides or [], out))
     if as_json:
         print_json({"model": str(trained.model), **trained.facts})
-    from foil.trainer.model.card import DRAWINGS
+    from foil.trainer.model.card import DRAWINGS, library_class
 
     drawings = [str(trained.model / name) for name in DRAWINGS if (trained.model / name).exists()]
     say(f"drawings: {', '.join(drawings)}; logs: {job.out / 'logs'}")
-    loader = "CrossEncoder" if settings.reranker else "SentenceTransformer"
+    loader = library_class(trained.facts["settings"])
     say(f"the model is in {trained.model}; load it with sentence_transformers.{loader}")
     if export:
         show_export(trained.model)

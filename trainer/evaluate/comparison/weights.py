@@ -15,6 +15,7 @@ from foil.trainer.evaluate.measures.judged import Run
 from foil.trainer.evaluate.systems.embedder import unit_vectors
 from foil.trainer.evaluate.systems.vector_cache import Floats
 from foil.trainer.model.encoder import Encoder
+from foil.trainer.model.late_interaction import similarities
 from foil.trainer.model.pair_scorer import PairScorer
 
 Scores = Mapping[str, float]
@@ -33,16 +34,19 @@ class EncoderSystem(_InMemory):
         self.name, self.template, self._encoder = name, encoder.template, encoder
 
     def rank(self, benchmark: Benchmark, k: int) -> Run:
-        """All documents, or all candidates, by cosine."""
+        """All documents, or all candidates, by cosine or MeanMaxSim."""
         del k  # a rank is asked of every document
         texts = self.template.format_passages(list(benchmark.documents.values()))
         pairs = {query.id: (query.instruction, query.query) for query in benchmark.queries}
         rows = {pair: row for row, pair in enumerate(dict.fromkeys(pairs.values()), len(texts))}
-        vectors = finite(unit_vectors(self._encoder, texts, list(rows))).astype(np.float64)  # so that equal ones tie
-        passages, documents, lists = vectors[: len(texts)].T, list(benchmark.documents), benchmark.candidates
+        vectors = finite(unit_vectors(self._encoder, texts, list(rows)))
+        if not self._encoder.is_late:
+            vectors = vectors.astype(np.float64)  # so that equal ones tie
+        passages, documents, lists = vectors[: len(texts)], list(benchmark.documents), benchmark.candidates
 
         def scores_of(query: str) -> Scores:
-            scores = dict(zip(documents, (vectors[rows[pairs[query]]] @ passages).tolist(), strict=True))
+            row = rows[pairs[query]]
+            scores = dict(zip(documents, similarities(vectors[row : row + 1], passages)[0].tolist(), strict=True))
             return scores if lists is None else {document: scores[document] for document in lists[query]}
 
         return _LazyRun(tuple(pairs), scores_of)

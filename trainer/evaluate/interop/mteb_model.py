@@ -20,6 +20,7 @@ from foil.trainer.evaluate.systems.system import SystemSettings
 from foil.trainer.evaluate.systems.vector_cache import Floats
 from foil.trainer.model.card import base_model, licence, shown_name
 from foil.trainer.model.checksums import FACTS, read_facts
+from foil.trainer.model.late_interaction import need_one_vector
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
@@ -34,6 +35,7 @@ def load_for_mteb(name: str | Path, settings: SystemSettings | None = None) -> "
     """
     settings = settings or SystemSettings()
     encoder = LocalEncoder(str(name), settings)
+    need_one_vector(encoder.encoder, name, "mteb's evaluator here")
     return MtebEncoder(encoder, _meta(str(name), encoder, settings))
 
 

@@ -1,7 +1,8 @@
-"""Exact search with vectors, in blocks: of a local model or of an endpoint, through the cache.
+"""Exact search with vectors of texts or of their tokens, in blocks: of a local model or an endpoint, through the cache.
 
 Documents are encoded in blocks of BLOCK texts. The scores of QUERIES queries against one block are held at a time,
-with the best `k` so far: at most QUERIES x (k + BLOCK) numbers of 12 bytes, whatever the collection's size.
+with the best `k` so far: at most QUERIES x (k + BLOCK) numbers of 12 bytes, whatever the collection's size. Of
+token vectors a block takes 4 T D bytes a text (50 MB for 128 tokens of 96 numbers), and candidates alone are compared.
 Equal scores at the last rank: which of them stay is fixed, not meant.
 """
 
@@ -15,6 +16,7 @@ from foil.trainer.evaluate.benchmarks.benchmark import Benchmark
 from foil.trainer.evaluate.measures.judged import Run
 from foil.trainer.evaluate.systems.system import Progress, positions_of_candidates, quiet
 from foil.trainer.evaluate.systems.vector_cache import Floats, VectorCache
+from foil.trainer.model.late_interaction import similarities
 from foil.trainer.text_templates import QueryPair, TextTemplate
 
 BLOCK, QUERIES = 1_024, 1_024
@@ -23,7 +25,7 @@ Best = tuple[Floats, NDArray[np.int64]]
 
 
 class VectorEncoder(Protocol):
-    """Makes unit vectors of passages and of (instruction, query) pairs, the template's form of both."""
+    """Makes unit vectors of passages and of (instruction, query) pairs, or of their tokens, in the template's form."""
 
     template: TextTemplate
 
@@ -31,11 +33,11 @@ class VectorEncoder(Protocol):
         """What decides the vectors; `digest` among them."""
 
     def encode(self, passages: Sequence[str], pairs: Sequence[QueryPair]) -> Floats:
-        """[passages + pairs, D]."""
+        """[passages + pairs, D], or [passages + pairs, T, D] with zeros where a text has fewer tokens."""
 
 
 class DenseSystem:
-    """An encoder, its cache, and exact search by dot product."""
+    """An encoder, its cache, and exact search by dot product, or by MeanMaxSim of token vectors."""
 
     def __init__(self, name: str, encoder: VectorEncoder, cache: VectorCache, on_progress: Progress = quiet) -> None:
         self.name, self.cache = name, cache
@@ -46,7 +48,7 @@ class DenseSystem:
         return self._encoder.facts()
 
     def rank(self, benchmark: Benchmark, k: int) -> Run:
-        """The documents of the highest dot products with each query."""
+        """The documents most similar to each query."""
         documents = list(benchmark.documents)
         places = positions_of_candidates(benchmark, documents)
         texts = [self._encoder.template.format_passage(*parts) for parts in benchmark.documents.values()]
@@ -62,7 +64,7 @@ class DenseSystem:
         return run
 
     def pair_vectors(self, pairs: Sequence[QueryPair]) -> Floats:
-        """The vectors of (instruction, query) pairs, [pairs, D], each different one encoded once."""
+        """The vectors of (instruction, query) pairs, [pairs, ...], each different one encoded once."""
         rows = {pair: row for row, pair in enumerate(dict.fromkeys(pairs))}
         unique = list(rows)
         return self.cache.vectors(unique, lambda: self._encoder.encode([], unique))[[rows[pair] for pair in pairs]]
@@ -79,7 +81,7 @@ class DenseSystem:
 def search(
     queries: Floats, blocks: Iterator[Floats], k: int, allowed: Sequence[NDArray[np.int64]] | None = None
 ) -> Best:
-    """The best `k` documents of each query, [queries, D]; blocks are [documents, D], in the documents' order.
+    """The best `k` documents of each query, [queries, ...]; blocks are [documents, ...], in the documents' order.
 
     `allowed`: the positions that a query may get. What is not allowed has the score -inf.
 
@@ -91,20 +93,23 @@ def search(
     best: Best = np.empty((len(queries), 0), dtype=np.float32), np.empty((len(queries), 0), dtype=np.int64)
     start = 0
     for block in blocks:
-        scores = queries @ block.T
-        if allowed is not None:
-            scores = _masked(scores, start, allowed)
-        best = _merged(best, scores, start, k)
+        best = _merged(best, _scores(queries, block, start, allowed), start, k)
         start += len(block)
     return best
 
 
-def _masked(scores: Floats, start: int, allowed: Sequence[NDArray[np.int64]]) -> Floats:
-    masked = np.full_like(scores, -np.inf)
+def _scores(queries: Floats, block: Floats, start: int, allowed: Sequence[NDArray[np.int64]] | None) -> Floats:
+    """[queries, documents of the block]; of token vectors, which take longest, only what is allowed is compared."""
+    if allowed is None:
+        return similarities(queries, block)
+    scores = np.full((len(queries), len(block)), -np.inf, dtype=np.float32)
+    of_all = similarities(queries, block) if queries.ndim == 2 else None
     for row, positions in enumerate(allowed):
-        inside = positions[(positions >= start) & (positions < start + scores.shape[1])] - start
-        masked[row, inside] = scores[row, inside]
-    return masked
+        inside = positions[(positions >= start) & (positions < start + len(block))] - start
+        scores[row, inside] = (
+            similarities(queries[row : row + 1], block[inside]) if of_all is None else of_all[row, inside]
+        )
+    return scores
 
 
 def _merged(best: Best, scores: Floats, start: int, k: int) -> Best:

@@ -40,7 +40,7 @@ class LocalEncoder:
         return {"system": self._name, **form}
 
     def encode(self, passages: Sequence[str], pairs: Sequence[QueryPair]) -> Floats:
-        """Unit vectors, [passages + pairs, D]."""
+        """Unit vectors, [passages + pairs, D], or of tokens, [passages + pairs, T, D]."""
         return unit_vectors(self.encoder, passages, pairs)
 
 
@@ -61,7 +61,7 @@ def facts_of_vectors(
 
 
 def unit_vectors(encoder: Encoder, passages: Sequence[str], pairs: Sequence[QueryPair]) -> Floats:
-    """The vectors of passages, then of pairs, [passages + pairs, D], without gradients and dropout."""
+    """The vectors of passages, then of pairs, [passages + pairs, ...], without gradients and dropout."""
     with torch.inference_mode(), evaluating(encoder):
         vectors: Floats = encoder.encode(passages, pairs).cpu().numpy()
     return vectors

@@ -1,9 +1,10 @@
 """Vectors on disk, a file a block of texts, so that an evaluation that was stopped or repeated encodes nothing again.
 
-    FOLDER/<digest of the encoder>/<digest of the block's texts>.npy    float32, [texts, D]
+    FOLDER/<digest of the encoder>/<digest of the block's texts>.npy    float32, [texts, D] or [texts, T, D]
 
 The digest of an encoder covers its weights, template and lengths. A block's vectors follow from the block alone, so
-a resumed evaluation has the numbers of an undisturbed one. Price: 4 D bytes a text (1.5 kB for 384 numbers).
+a resumed evaluation has the numbers of an undisturbed one. Price: 4 D bytes a text (1.5 kB for 384 numbers); of token
+vectors as much for every token of the block's longest text.
 """
 
 import io
@@ -30,7 +31,7 @@ class VectorCache:
         self.encoded = 0
 
     def vectors(self, texts: Sequence[Sequence[str]], encode: Callable[[], Floats]) -> Floats:
-        """The vectors of these texts, [texts, D], from the disk or by `encode()`; mapped into memory."""
+        """The vectors of these texts, [texts, ...], from the disk or by `encode()`; mapped into memory."""
         path = self._folder / f"{sha256_hex(canonical_json(texts))[:32]}.npy" if self._folder else None
         cached = _read(path, len(texts)) if path else None
         if cached is not None:
@@ -55,4 +56,4 @@ def _read(path: Path, count: int) -> Floats | None:
     except (OSError, ValueError, EOFError) as error:
         LOG.warning("%s does not read (%s) and is encoded again", path, error)
         return None
-    return vectors if vectors.ndim == 2 and len(vectors) == count else None
+    return vectors if vectors.ndim >= 2 and len(vectors) == count else None

@@ -22,7 +22,7 @@ from foil.trainer.settings import Block, RetentionSettings, TrainSettings
 from foil.trainer.train.data.collate import Batch, BatchKeys, BlockNegatives, find_negatives, is_first_occurrence
 from foil.trainer.train.loss.distributed import gather_keys, gather_rows
 from foil.trainer.train.loss.gradient_cache import backward
-from foil.trainer.train.loss.losses import block_scores, equal_scores_losses, row_losses
+from foil.trainer.train.loss.losses import Similarities, equal_scores_losses, row_losses
 
 Weights = NDArray[np.float32]
 
@@ -72,7 +72,7 @@ def add_gradients(
     regulariser = _BaseRegulariser(base, batch, gathered, settings.retention)
 
     def loss_of(vectors: Tensor) -> Tensor:
-        lengths = (*settings.model.matryoshka, vectors.shape[1])
+        lengths = (*settings.model.matryoshka, vectors.shape[-1])
         losses = [contrast.loss(_truncate(vectors, length)) for length in lengths]
         return torch.stack(losses).mean() + regulariser.loss(vectors)
 
@@ -97,7 +97,7 @@ def _gather_batch_keys(keys: BatchKeys) -> GatheredKeys:
 
 def _truncate(vectors: Tensor, length: int) -> Tensor:
     """The first `length` dimensions as unit vectors (Matryoshka; Kusupati et al., arXiv 2205.13147)."""
-    return vectors if length >= vectors.shape[1] else torch.nn.functional.normalize(vectors[:, :length], dim=1)
+    return vectors if length >= vectors.shape[-1] else torch.nn.functional.normalize(vectors[:, :length], dim=1)
 
 
 class _Contrast:
@@ -115,13 +115,12 @@ class _Contrast:
         """The loss of vectors, the passages first."""
         passages, pairs = gather_rows(vectors[: self._passage_count]), gather_rows(vectors[self._passage_count :])
         pair, passage = torch.from_numpy(self._anchors).to(vectors.device).T
-        temperature = self._settings.temperature
-        blocks: dict[Block, tuple[Tensor, Tensor]] = {}
-        for name, negatives in self._negatives.items():
-            rows, columns = (pairs[pair], passages) if name == "P" else (passages[passage], pairs)
-            blocks[name] = _select_columns(block_scores(rows, columns, temperature), negatives)
-        own_scores = (pairs[pair].float() * passages[passage].float()).sum(1) / temperature
-        losses = row_losses(own_scores, blocks, self._settings)
+        similarities = Similarities(passages, pairs, self._settings.temperature)
+        blocks: dict[Block, tuple[Tensor, Tensor]] = {
+            name: _select_columns(similarities.block(name, pair, passage), negatives)
+            for name, negatives in self._negatives.items()
+        }
+        losses = row_losses(similarities.cells(pair, passage), blocks, self._settings)
         return (torch.from_numpy(self._weights).to(vectors.device) * losses).sum() / self._weight_of_all
 
     def equal_scores_loss(self) -> float:

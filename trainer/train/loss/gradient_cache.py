@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from foil.trainer.model.encoder import Encoder, MicroBatch, restore_order
 
 LossOf = Callable[[Tensor], Tensor]
-"""From the table of vectors, [texts, D], to a scalar."""
+"""From the table of vectors, [texts, D] or [texts, T, D], to a scalar."""
 
 
 def backward(
@@ -38,8 +38,8 @@ def backward(
     if cached:
         assert vectors.grad is not None
         for batch, seed in zip(batches, seeds, strict=True):
-            vector_gradients = vectors.grad[batch.rows.to(vectors.device)]
-            torch.autograd.backward(_encode(encoder, batch, seed), vector_gradients)
+            again = _encode(encoder, batch, seed)
+            torch.autograd.backward(again, vectors.grad[batch.rows.to(vectors.device), : again.shape[1]])
     return loss.item()
 
 

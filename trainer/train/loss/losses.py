@@ -1,6 +1,6 @@
 """InF-Embed's contrastive losses: one engine over score blocks, of which every published loss is a configuration.
 
-For an anchor row i = (passage P, instruction I, query Q) with P relevant to (I, Q), s = cos / temperature, and
+For an anchor row i = (passage P, instruction I, query Q) with P relevant to (I, Q), s = similarity / temperature, and
     block P   other passages under (I, Q)              s(p_m ; iq_ii)
     block I   other instructions with the query kept   s(p_i ; iq_ji)
     block IQ  other (instruction, query) pairs         s(p_i ; iq_kk)
@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from foil.trainer.model.late_interaction import mean_max_sim
 from foil.trainer.settings import Block, LossSettings
 
 
@@ -32,6 +33,33 @@ def block_scores(anchors: Tensor, candidates: Tensor, temperature: float) -> Ten
     """
     with torch.autocast(anchors.device.type, enabled=False):
         return anchors.float() @ candidates.float().T / temperature
+
+
+class Similarities:
+    """The logits of passages and (instruction, query) pairs: cosines, or MeanMaxSim of token vectors, over temperature.
+
+    Token vectors meet once, in one table of all pairs and passages. Single precision, as in `block_scores`.
+    """
+
+    def __init__(self, passages: Tensor, pairs: Tensor, temperature: float) -> None:
+        self._passages, self._pairs, self._temperature = passages, pairs, temperature
+        self._table: Tensor | None = None
+        if passages.ndim == 3:
+            with torch.autocast(passages.device.type, enabled=False):
+                self._table = mean_max_sim(pairs, passages) / temperature
+
+    def cells(self, pair: Tensor, passage: Tensor) -> Tensor:
+        """Of pairs with one passage each, [R]."""
+        if self._table is not None:
+            return self._table[pair, passage]
+        return (self._pairs[pair].float() * self._passages[passage].float()).sum(1) / self._temperature
+
+    def block(self, name: Block, pair: Tensor, passage: Tensor) -> Tensor:
+        """Of anchors with all columns of a block, [R, C]: all passages in block P, else all pairs."""
+        if self._table is not None:
+            return self._table[pair] if name == "P" else self._table.T[passage]
+        rows, columns = (self._pairs[pair], self._passages) if name == "P" else (self._passages[passage], self._pairs)
+        return block_scores(rows, columns, self._temperature)
 
 
 def row_losses(positive: Tensor, blocks: Mapping[Block, tuple[Tensor, Tensor]], settings: LossSettings) -> Tensor:

@@ -16,6 +16,7 @@ from foil.engine.ids import canonical_json
 from foil.engine.seeds.bm25 import best_positions
 from foil.trainer.model.checksums import folder_digest, trained_template
 from foil.trainer.model.encoder import Encoder, load_encoder
+from foil.trainer.model.late_interaction import need_one_vector
 from foil.trainer.model.packaged_minilm import minilm_folder
 from foil.trainer.text_templates import QueryPair, template_named
 from foil.trainer.train.mining.scorers import Floats, MiningQuery, Scorer, ScorerSource, passage_texts
@@ -38,6 +39,7 @@ def model_source(settings: MineSettings, on_progress: Callable[[int, int], None]
 
     def open_scorer(candidates: SplitCandidates) -> Scorer:
         encoder = load_encoder(path, template, settings.encode)
+        need_one_vector(encoder, path, "mining")
         return ModelScorer(encoder, passage_texts(candidates, template), candidates.minable, on_progress)
 
     return ScorerSource(f"model:{digest[:12]}", canonical_json([digest, template.name]), open_scorer)

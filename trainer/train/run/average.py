@@ -57,7 +57,8 @@ def _refuse(models: Sequence[Path], facts: Sequence[dict[str, Any]], out: Path) 
         raise UsageError(f"{out / 'model'} is there already; choose another `--out` or remove it")
     forms = [
         canonical_json([each["template"], each["settings"]["base"], each["settings"]["model"]["encoders"],
-                        each["settings"]["model"]["cross_attention"]])
+                        each["settings"]["model"]["cross_attention"],
+                        each["settings"]["model"].get("late_interaction")])
         for each in facts
     ]  # fmt: skip
     for model, each, form in zip(models, facts, forms, strict=True):
