@@ -19,6 +19,7 @@ from foil.trainer.reranker_settings import EMBEDDERS_ALONE, ONE_VECTOR_ALONE, Re
 Block = Literal["P", "I", "IQ", "Q"]
 Instructions = Literal["given", "none", "repeat", "generic", "swap"]
 Measure = Literal["both_views", "net", "should_fall", "instructed_ndcg", "outside"]
+TeacherLoss = Literal["kl", "margin_mse"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 MAX_STEPS = 10**9
@@ -52,6 +53,14 @@ class EncodeSettings(Settings):
     )
 
 
+class TeacherSettings(Settings):
+    """A trained reranker whose scores an embedder learns too; see `trainer.train.loss.teacher`."""
+
+    model: Path = Field(description="a reranker that Foil trained, OUT/model of its job")
+    loss: TeacherLoss = Field(default="kl", description="of whole lists, or of differences of scores")
+    weight: float = Field(default=1.0, gt=0, le=1e6, description="of this loss, against 1 for the contrastive one")
+
+
 class LossSettings(Settings):
     """What an anchor is contrasted with, and how; see `trainer.train.loss.losses`."""
 
@@ -73,6 +82,9 @@ class LossSettings(Settings):
         default=None, ge=1, le=10**6, description="of those of the batch, so many a query"
     )
     temperature: float = Field(default=0.05, gt=0, le=1_000, description="cosines are divided by it")
+    teacher: TeacherSettings | None = Field(
+        default=None, description="`{model: OUT/model}`: a reranker whose scores are learnt in addition"
+    )
 
     @model_validator(mode="after")
     def _literal_blocks_need_all_pairs(self) -> LossSettings:
@@ -253,6 +265,12 @@ class TrainSettings(Settings):
                 f"with model.late_interaction one encoder compares tokens, in one process, so there is no use for "
                 f"{', '.join(keys)}; leave them out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _teacher_teaches_one_process(self) -> TrainSettings:
+        if self.loss.teacher and self.workers:
+            raise ValueError("loss.teacher scores the batches of one process; leave out `workers`")
         return self
 
     @model_validator(mode="before")

@@ -44,6 +44,7 @@ def choices_of(settings: TrainSettings) -> dict[str, Any]:
         exclude={
             "workers": True, "max_failures": True, "checkpoint_steps": True, "model": unread, "data": True,
             "protect": True, "mix_temperature": len(settings.data) < 2, "validation": {"benchmarks"},
+            "loss": set() if settings.loss.teacher else {"teacher"},
             **({} if settings.reranker else {"reranker": True}),
             **{name: True for name in controls if getattr(settings, name) == TrainSettings.model_fields[name].default},
         },

@@ -45,11 +45,15 @@ class BatchKeys:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Unique texts, and the relevant cells as `anchors`, [R, 2]: indices of (pair, passage)."""
+    """Unique texts, and the relevant cells as `anchors`, [R, 2]: indices of (pair, passage).
+
+    `judged` [M, 3]: the same of every cell of a topic that was judged, with 1 where it is relevant and 0 elsewhere.
+    """
 
     passages: tuple[str, ...]
     pairs: tuple[QueryPair, ...]
     anchors: Ints
+    judged: Ints
     keys: BatchKeys
 
 
@@ -96,6 +100,7 @@ def collate(
     passages: dict[int, str] = {}
     pairs: dict[tuple[int, int], QueryPair] = {}
     anchors: dict[tuple[tuple[int, int], int], None] = {}
+    judged: dict[tuple[tuple[int, int], int], None] = {}
     formed = iter(forms.format_passages([passage for group in groups for passage in group.passages]))
     for group in groups:
         texts = list(islice(formed, len(group.passages)))
@@ -106,6 +111,7 @@ def collate(
         for pair, intent in zip(rows, group.intents, strict=True):
             pairs.setdefault(pair, intent)
         anchors.update(dict.fromkeys((rows[i], columns[j]) for i, j in np.argwhere(group.relevance > 0)))
+        judged.update(dict.fromkeys((rows[i], columns[j]) for i, j in np.argwhere(group.relevance)))
     asked_count = len(pairs)
     for intent in contrast_pairs:
         pairs.setdefault(_pair_key(intent), intent)
@@ -114,6 +120,7 @@ def collate(
         passages=tuple(passages.values()),
         pairs=tuple(pairs.values()),
         anchors=_table([(pair_at[pair], passage_at[passage]) for pair, passage in anchors], 2),
+        judged=_table([(pair_at[cell[0]], passage_at[cell[1]], cell in anchors) for cell in judged], 3),
         keys=BatchKeys(
             _table([(key,) for key in passages], 1),
             _table([(*key, position < asked_count) for position, key in enumerate(pairs)], 3),

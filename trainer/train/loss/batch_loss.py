@@ -23,6 +23,7 @@ from foil.trainer.train.data.collate import Batch, BatchKeys, BlockNegatives, fi
 from foil.trainer.train.loss.distributed import gather_keys, gather_rows
 from foil.trainer.train.loss.gradient_cache import backward
 from foil.trainer.train.loss.losses import Similarities, equal_scores_losses, row_losses
+from foil.trainer.train.loss.teacher import TaughtList, teacher_loss
 
 Weights = NDArray[np.float32]
 
@@ -49,12 +50,14 @@ class GradientStep:
     """How a batch's gradient is worked out. `seed` seeds this worker's random numbers of the step.
 
     `micro_batches`: the encoder's of the batch, where they are there already. `meanwhile` is called in a thread while
-    the encoder computes; it may use the encoder's tokenizer, and no weights.
+    the encoder computes; it may use the encoder's tokenizer, and no weights. `taught`: the batch's lists with the
+    teacher's scores.
     """
 
     seed: int = 0
     micro_batches: Sequence[MicroBatch] | None = None
     meanwhile: Callable[[], None] = lambda: None
+    taught: Sequence[TaughtList] = ()
 
 
 ALONE = GradientStep()
@@ -71,10 +74,20 @@ def add_gradients(
     contrast = _Contrast(batch, gathered, settings)
     regulariser = _BaseRegulariser(base, batch, gathered, settings.retention)
 
+    teacher = settings.loss.teacher
+
+    def learnt(logits_of: Callable[[TaughtList], Tensor]) -> Tensor:
+        return teacher.weight * teacher_loss(step.taught, teacher.loss, logits_of) if teacher else torch.zeros(())
+
     def loss_of(vectors: Tensor) -> Tensor:
         lengths = (*settings.model.matryoshka, vectors.shape[-1])
         losses = [contrast.loss(_truncate(vectors, length)) for length in lengths]
-        return torch.stack(losses).mean() + regulariser.loss(vectors)
+        loss = torch.stack(losses).mean() + regulariser.loss(vectors)
+        if not step.taught:
+            return loss
+        passages, pairs = vectors.tensor_split([len(batch.passages)])
+        own = Similarities(passages, pairs, settings.loss.temperature)
+        return loss + learnt(lambda each: own.cells(each.pair, each.passages))
 
     micro_batches = step.micro_batches
     if micro_batches is None:
@@ -84,7 +97,8 @@ def add_gradients(
         ahead = thread.submit(step.meanwhile)
         loss = backward(encoder, micro_batches, loss_of, cached=settings.gradient_cache, seeds=seeds)
     ahead.result()
-    return BatchLoss(loss, contrast.equal_scores_loss())
+    equal = learnt(lambda each: torch.zeros(len(each.passages))).item()
+    return BatchLoss(loss, contrast.equal_scores_loss() + equal)
 
 
 def _gather_batch_keys(keys: BatchKeys) -> GatheredKeys:

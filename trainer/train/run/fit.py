@@ -38,6 +38,7 @@ from foil.trainer.train.data.controls import control
 from foil.trainer.train.data.sampler import Sampler, mixture, share_of
 from foil.trainer.train.loss.batch_loss import BatchLoss, GradientStep, add_gradients
 from foil.trainer.train.loss.distributed import barrier, rank_and_workers, sum_gradients, sum_scalar, sum_scalars
+from foil.trainer.train.loss.teacher import Teacher
 from foil.trainer.train.run.logs import LogRow
 from foil.trainer.train.run.monitor import NO_CALLBACKS, Callbacks, Monitor, ValidationDelegate
 from foil.trainer.train.run.publish import TrainingResult, publish_result
@@ -141,13 +142,15 @@ class _Embedder:
     def __init__(self, model: Encoder, base: Encoder, settings: TrainSettings, view: TrainingView) -> None:
         self.model, self.base, self.batches = model, base, BatchReader(view, settings, model.texts)
         self._settings = settings
+        self._teacher = Teacher(settings) if settings.loss.teacher else None
         self._steps = settings.schedule.with_steps_for(len(view.partitions("train"))).steps
         self._ahead: dict[int, _Input] = {}
 
     def add_gradients(self, step: int, seed: int) -> BatchLoss:
         batch, micro_batches, tokens = self._ahead.pop(step) if step in self._ahead else self._read(step)
         self.model.tokens += tokens
-        how = GradientStep(seed, micro_batches, partial(self._read_ahead, step + 1))
+        taught = self._teacher.lists(batch) if self._teacher else ()
+        how = GradientStep(seed, micro_batches, partial(self._read_ahead, step + 1), taught)
         return add_gradients(self.model, self.base, batch, self._settings, how)
 
     def _read_ahead(self, step: int) -> None:
