@@ -24,8 +24,11 @@ from foil.trainer.settings import Block, LossSettings
 from foil.trainer.text_templates import QueryPair, TextForms
 
 K = TypeVar("K")
+V = TypeVar("V")
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
+Cells = dict[tuple[tuple[int, int], int], None]
+"""Keys of pairs and passages, each cell once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,24 +97,20 @@ def collate(
     """The batch of these groups; anchors in the order of the groups, equal ones once.
 
     Passages that `forms` makes equal are one, relevant where any of them is.
-
     What is relevant to the first intent of `partial_groups` is no negative of it, even if another topic brings it.
     """
     passages: dict[int, str] = {}
     pairs: dict[tuple[int, int], QueryPair] = {}
-    anchors: dict[tuple[tuple[int, int], int], None] = {}
-    judged: dict[tuple[tuple[int, int], int], None] = {}
+    anchors, judged = Cells(), Cells()
     formed = iter(forms.format_passages([passage for group in groups for passage in group.passages]))
     for group in groups:
         texts = list(islice(formed, len(group.passages)))
         columns = [text_key(text) for text in texts]
         rows = [_pair_key(intent) for intent in group.intents]
-        for key, text in zip(columns, texts, strict=True):
-            passages.setdefault(key, text)
-        for pair, intent in zip(rows, group.intents, strict=True):
-            pairs.setdefault(pair, intent)
-        anchors.update(dict.fromkeys((rows[i], columns[j]) for i, j in np.argwhere(group.relevance > 0)))
-        judged.update(dict.fromkeys((rows[i], columns[j]) for i, j in np.argwhere(group.relevance)))
+        _add_first(passages, columns, texts)
+        _add_first(pairs, rows, group.intents)
+        anchors |= dict.fromkeys((rows[i], columns[j]) for i, j in np.argwhere(group.relevance > 0))
+        judged |= dict.fromkeys((rows[i], columns[j]) for i, j in np.argwhere(group.relevance))
     asked_count = len(pairs)
     for intent in contrast_pairs:
         pairs.setdefault(_pair_key(intent), intent)
@@ -128,6 +127,11 @@ def collate(
             _table([row for group in partial_groups for row in _relevant_to_first_intent(group, forms)], 3),
         ),
     )
+
+
+def _add_first(table: dict[K, V], keys: Iterable[K], values: Iterable[V]) -> None:
+    for key, value in zip(keys, values, strict=True):
+        table.setdefault(key, value)
 
 
 def _table(rows: Sequence[tuple[int, ...]], width: int) -> Ints:

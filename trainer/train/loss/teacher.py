@@ -55,9 +55,9 @@ class Teacher:
         rows = [cells for cells in rows if len({relevant for *_, relevant in cells}) == 2]
         if not rows:
             return []
-        asked = self._scorer.texts.format_pairs(batch.pairs)
+        queries = self._scorer.texts.format_pairs(batch.pairs)
         scores = self._scorer.score(
-            [(asked[pair], batch.passages[passage]) for cells in rows for pair, passage, _ in cells]
+            [(queries[pair], batch.passages[passage]) for cells in rows for pair, passage, _ in cells]
         )
         weights = [1.0 if batch.pairs[cells[0][0]][0] else self._plain_weight for cells in rows]
         lists, start = [], 0
@@ -78,8 +78,8 @@ def teacher_loss(lists: Sequence[TaughtList], how: TeacherLoss, logits_of: Calla
 
 
 def _kl(student: Tensor, teacher: Tensor, _: Tensor) -> Tensor:
-    known = teacher.log_softmax(0)
-    return (known.exp() * (known - student.log_softmax(0))).sum()
+    target = teacher.log_softmax(0)
+    return (target.exp() * (target - student.log_softmax(0))).sum()
 
 
 def _margin_mse(student: Tensor, teacher: Tensor, relevant: Tensor) -> Tensor:
