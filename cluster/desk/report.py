@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foil.cluster.desk.embedding import embedder, map_method
-from foil.cluster.desk.measures import audit_table, diversity_table, judge_tables, repeats_tables
+from foil.cluster.desk.measures import audit_table, diversity_table, judge_tables, place_rows, repeats_tables
 from foil.cluster.extras import PACKAGE, need, version_of
 from foil.engine.errors import UsageError
 
 if TYPE_CHECKING:
     from foil.datasets_out.desk.sections import Ask, Charts, ReportTable
+    from foil.datasets_out.desk.verdict import RunVerdict
 
 MOST_BYTES = 5_000_000
 TOPICS = 50
 _ACCEPTED_TOPICS = 20
-_MAP_POINTS = 700
+_MAP_POINTS = 2000
 _EXCERPTS = (700, 300, 120)
 _QUERIES_AT_A_TIME = 2
 _GROUPS = {
@@ -47,9 +48,10 @@ def report_page(
     need("vl_convert", extra="desk")
     from foil.datasets_out.commits.log import CommitLog
     from foil.datasets_out.commits.snapshot import load_snapshot
+    from foil.datasets_out.desk.map_groups import group_numbers, map_areas, map_groups
     from foil.datasets_out.desk.pages import lone_page
     from foil.datasets_out.desk.sections import RUN
-    from foil.datasets_out.desk.text_map import KINDS, load_map
+    from foil.datasets_out.desk.text_map import load_map
     from foil.datasets_out.desk.topic_view import view_topic
     from foil.datasets_out.desk.topics import asker, sample_topics
     from foil.datasets_out.desk.verdict import verdict_of
@@ -62,16 +64,18 @@ def report_page(
     tables = {each.id: each for each in report_tables(ask, other_ask, run_name(out), other_name, by_meaning=by_meaning)}
     verdict = verdict_of(ask, tables["position"].rows)
     method = map_method(by_meaning=by_meaning)
-    points = load_map(out, source.digest, ask, method, _MAP_POINTS)
+    points, map_legend = load_map(out, source.digest, ask, method, _MAP_POINTS), map_groups(ask)
     sampled = sample_topics(source, ask, _ACCEPTED_TOPICS, TOPICS)
     for excerpt in _EXCERPTS:
         page = lone_page(
             "report.html.j2", name=run_name(out), other_name=other_name, digest=source.digest,
-            fingerprint=CommitLog(out).fingerprint(), run=ask(RUN)[0], points=points, kinds=KINDS,
+            fingerprint=CommitLog(out).fingerprint(), run=ask(RUN)[0], points=points,
+            map_groups=map_legend, group_numbers=group_numbers(points, map_legend), areas=map_areas(points),
             version=version_of(PACKAGE) or "", verdict=verdict,
             titles={each.id: each.title for each in tables.values()}, notes=_notes(source.rows("topics"), len(sampled)),
             groups=[TableGroup(title, tuple(tables[name] for name in names)) for title, names in _GROUPS.items()],
-            map_words=f"{points.num_rows:,} texts, up to {_MAP_POINTS:,} of each kind, drawn by hash; {method.words}.",
+            map_words=f"{points.num_rows:,} of {source.rows('topics'):,} topics, drawn by hash, {method.words}. "
+            "Areas are named by the words that are commoner there than elsewhere. The key counts all topics.",
             topics=[view_topic(topic, excerpt) for topic in sampled],
             topics_words=f"{len(sampled)} of {source.rows('topics'):,} topics, drawn by hash: an accepted one and one "
             "of each reason, the commonest first, then a second of each, and so on; long texts are shortened "
@@ -80,6 +84,13 @@ def report_page(
         if len(page.encode()) < MOST_BYTES:
             break
     return page
+
+
+def run_verdict(ask: Ask) -> RunVerdict:
+    """What stands out in a run, as its report says first."""
+    from foil.datasets_out.desk.verdict import verdict_of
+
+    return verdict_of(ask, place_rows(ask))
 
 
 def report_tables(

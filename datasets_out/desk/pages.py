@@ -71,10 +71,10 @@ def drawing(svg: str) -> Markup:
     return Markup(svg)  # noqa: S704 - vl-convert escapes the labels in it
 
 
-def dots(points: pa.Table, kind: str, width: int = 1000, height: int = 620) -> str:
-    """The points of one kind as the data of an SVG path: a dot is a line of no length with round ends."""
-    rows = zip(*(points[name].to_pylist() for name in ("kind", "x", "y")), strict=True)
-    return "".join(f"M{x * width:.0f} {(1 - y) * height:.0f}h0" for each, x, y in rows if each == kind)
+def dots(points: pa.Table, numbers: Sequence[int], number: int, width: int = 1000, height: int = 620) -> str:
+    """The points of one group as the data of an SVG path: a dot is a line of no length with round ends."""
+    rows = zip(numbers, points["x"].to_pylist(), points["y"].to_pylist(), strict=True)
+    return "".join(f"M{x * width:.0f} {(1 - y) * height:.0f}h0" for each, x, y in rows if each == number)
 
 
 def column_words(name: str) -> str:

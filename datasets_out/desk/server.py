@@ -9,6 +9,7 @@ threads, so a slow query blocks no other.
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -22,11 +23,11 @@ from starlette.staticfiles import StaticFiles
 
 from foil.datasets_out.desk.guard import Guard
 from foil.datasets_out.desk.live_run import LiveRun
+from foil.datasets_out.desk.map_groups import group_numbers, map_areas, map_groups
 from foil.datasets_out.desk.pages import STATIC, render
 from foil.datasets_out.desk.patience import PatientProtocol
 from foil.datasets_out.desk.search import MARKS, PAGE_ROWS, read_search
 from foil.datasets_out.desk.sections import FUNNEL, REASONS
-from foil.datasets_out.desk.text_map import KINDS
 from foil.datasets_out.desk.topic_view import view_topic
 from foil.datasets_out.sql.questions import questions_of_one_run
 from foil.engine.errors import CorruptDataError, FoilError, UsageError
@@ -117,12 +118,24 @@ class DeskPages:
 
     def map(self, _: Request) -> Response:
         """The map, drawn by a script out of /map.json."""
-        return self.page("map.html.j2", "/map", points=self.run.points(), words=self.run.method.words, kinds=KINDS)
+        points = self.run.points()
+        groups = map_groups(self.run.ask)
+        return self.page(
+            "map.html.j2",
+            "/map",
+            points=points,
+            words=self.run.method.words,
+            groups=groups,
+            areas=map_areas(points),
+            topics=sum(group.topics for group in groups),
+        )
 
     def points(self, _: Request) -> Response:
-        """The points as columns of JSON."""
-        points = self.run.points()
-        return JSONResponse({name: points[name].to_pylist() for name in points.column_names})
+        """The points as columns of JSON, and the areas."""
+        points, groups = self.run.points(), map_groups(self.run.ask)
+        columns = {name: points[name].to_pylist() for name in points.column_names}
+        areas = [asdict(area) for area in map_areas(points)]
+        return JSONResponse(columns | {"group": group_numbers(points, groups), "areas": areas})
 
     def sql(self, request: Request) -> Response:
         """The empty form, or one filled with the `query` of the URL; only a POST runs it."""

@@ -1,6 +1,7 @@
-"""A map of a run's queries, instructions and passages: near texts lie near each other, and each knows its neighbours.
+"""A map of a run's topics, dropped ones too: like queries lie near each other, and each knows its neighbours.
 
-    accepted topics -> a sample of each kind, by hash -> vectors -> two dimensions, nearest -> OUT/desk/map-*.parquet
+    topics -> a sample by hash -> vectors of the queries -> two dimensions, areas, nearest
+           -> OUT/desk/map-topics-*.parquet
 
 Vectors come from an embedder where one is given, else from hashed words. Two dimensions come from `project` where it is
 given (cluster passes t-SNE), else they are the first two principal components.
@@ -21,35 +22,33 @@ import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
 
+from foil.datasets_out.desk.map_groups import area_names
 from foil.datasets_out.desk.sections import Ask
 from foil.engine.atomic_files import put_bytes
 from foil.engine.storage.links import inside
+from foil.engine.visible_text import visible
 
-KINDS = ("query", "instruction", "passage")
 NEIGHBOURS = 5
 _WORD = re.compile(r"\w+")
 _WORD_DIMENSIONS = 512
 _BLOCK = 1024
 _EXCERPT = 160
 _CHARACTERS = 1000
+_SPREAD = (0.02, 0.98)
 
 Vectors = NDArray[np.float32]
 Embed = Callable[[Sequence[str]], Vectors]
 Project = Callable[[Vectors], Vectors]
 
 POINTS = """
-SELECT kind, topic_id, id, text FROM (
-    SELECT kind, topic_id, id, text, row_number() OVER (PARTITION BY kind ORDER BY md5(id), topic_id) AS place FROM (
-        SELECT 'query' AS kind, topic_id, topic_id AS id, query AS text FROM topics WHERE status = 'accepted'
-        UNION ALL SELECT 'instruction', topic_id, intent_id, instruction FROM intents
-            JOIN topics t USING (partition, topic_id) WHERE t.status = 'accepted' AND instruction <> ''
-        UNION ALL SELECT 'passage', topic_id, passage_id, trim(title || ' ' || p.text[:CHARACTERS]) FROM passages p
-            JOIN topics t USING (partition, topic_id) WHERE t.status = 'accepted'))
-WHERE place <= MOST ORDER BY kind, place
+SELECT topic_id, status = 'accepted' AS accepted, reason, query[:CHARACTERS] AS text
+FROM topics ORDER BY md5(topic_id), topic_id LIMIT MOST
 """
 SCHEMA = pa.schema(
     [
-        *((name, pa.string()) for name in ("kind", "topic_id", "id", "text")),
+        ("topic_id", pa.string()),
+        ("accepted", pa.bool_()),
+        *((name, pa.string()) for name in ("reason", "text", "area")),
         *((name, pa.float32()) for name in ("x", "y")),
         ("neighbours", pa.list_(pa.int32())),
     ]
@@ -66,12 +65,12 @@ class MapMethod:
     project: Project | None = None
 
 
-WORDS_ONLY = MapMethod("words", "placed by the first two principal components of their words")
+WORDS_ONLY = MapMethod("words", "placed by the first two principal components of their queries' words")
 
 
 def load_map(out: Path, digest: str, ask: Ask, method: MapMethod = WORDS_ONLY, most: int = 1000) -> pa.Table:
     """The points of a run: `x` and `y` from 0 to 1, `neighbours` as row numbers. Computed where it is not kept yet."""
-    path = inside(Path(out), Path(out) / "desk" / f"map-{digest[:16]}-{method.name}-{most}.parquet")
+    path = inside(Path(out), Path(out) / "desk" / f"map-topics-{digest[:16]}-{method.name}-{most}.parquet")
     if path.exists():
         return pq.read_table(path, schema=SCHEMA)
     rows = ask(POINTS.replace("MOST", str(most)).replace("CHARACTERS", str(_CHARACTERS)))
@@ -83,17 +82,18 @@ def load_map(out: Path, digest: str, ask: Ask, method: MapMethod = WORDS_ONLY, m
 
 
 def map_texts(rows: Sequence[Mapping[str, Any]], method: MapMethod = WORDS_ONLY) -> pa.Table:
-    """The points of these rows (`kind`, `topic_id`, `id`, `text`)."""
+    """The points of these rows (`topic_id`, `accepted`, `reason`, `text`)."""
     texts = [row["text"] for row in rows]
     if not texts:
         return SCHEMA.empty_table()
     vectors = method.embed(texts) if method.embed else word_vectors(texts)
     flat = method.project(vectors) if method.project and len(texts) > NEIGHBOURS else principal_components(vectors)
-    low, high = flat.min(0), flat.max(0)
-    placed = (flat - low) / np.where(high > low, high - low, 1)
+    low, high = np.quantile(flat, _SPREAD, axis=0)  # a few odd texts would press all others into a corner
+    placed = ((flat - low) / np.where(high > low, high - low, 1)).clip(0, 1)
     columns = {
-        **{name: [row[name] for row in rows] for name in ("kind", "topic_id", "id")},
-        "text": [" ".join(text.split())[:_EXCERPT] for text in texts],
+        **{name: [row[name] for row in rows] for name in ("topic_id", "accepted", "reason")},
+        "text": [visible(" ".join(text.split())[:_EXCERPT]) for text in texts],
+        "area": area_names(placed, texts),
         "x": placed[:, 0].astype(np.float32),
         "y": placed[:, 1].astype(np.float32),
         "neighbours": list(nearest(vectors)),

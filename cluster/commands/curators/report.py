@@ -1,5 +1,6 @@
 """`foil report`: a run as one HTML page that stands alone."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,8 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Write one HTML page about a run: funnel, cost, instructions, labels, judges, repeats, map, topics."""
-    from foil.cluster.desk.report import report_page
+    from foil.cluster.desk.report import report_page, run_verdict
+    from foil.datasets_out.desk.topics import asker
     from foil.engine.atomic_files import put_text
 
     page = report_page(out, against, snapshot=snapshot, by_meaning=by_meaning)
@@ -29,6 +31,6 @@ def report(
     put_text(path, page)
     say(f"{len(page.encode()):,} bytes; open it in a browser, or send it on: it loads nothing from anywhere")
     if as_json:
-        print_json({"page": str(path)})
+        print_json({"page": str(path), "verdict": asdict(run_verdict(asker(out, snapshot)))})
     else:
         print_line(str(path))

@@ -143,6 +143,42 @@ def test_the_map_is_drawn_and_goes_by_keys(browser, desk, run):
     assert list((run / "desk").glob("map-*.parquet"))
 
 
+def chosen_by_sql(page):
+    """Asks the SQL of what is chosen on the map: the dots that it said, and the topics that were found."""
+    dots = re.match(r"(\d+) dots", page.inner_text("#chosen"))[1]
+    page.click("text=Ask")
+    page.wait_for_selector("p[role=status]")
+    return int(dots), int(page.inner_text("p[role=status]").split()[0])
+
+
+def test_a_choice_on_the_map_becomes_sql_that_finds_its_topics(browser, desk, run):
+    visit = Visit(browser, viewport={"width": 1280, "height": 1400})
+    visit.page.goto(desk.url)
+    counts = dict.fromkeys(("accepted", "dropped", "drawn"), 0)
+    for name, choose in {
+        "accepted": "button[data-group='0']", "dropped": "button[data-group='1']", "drawn": ""
+    }.items():  # fmt: skip
+        visit.page.goto(f"{desk.base}/map")
+        visit.page.wait_for_selector("canvas[data-drawn]")
+        if choose:
+            visit.page.click(choose)
+            assert visit.page.get_attribute(choose, "aria-pressed") == "true"
+        else:
+            box = visit.page.locator("canvas").bounding_box()
+            visit.page.mouse.move(box["x"] + 1, box["y"] + 1)
+            visit.page.mouse.down()
+            visit.page.mouse.move(box["x"] + box["width"] - 1, box["y"] + box["height"] - 1)
+            visit.page.mouse.up()
+            assert "topic_id IN ('" in visit.page.input_value("#query")
+        dots, counts[name] = chosen_by_sql(visit.page)
+        assert dots == counts[name] > 0
+    [facts] = run_sql(
+        run, "SELECT count(*) FILTER (status = 'accepted') AS accepted, count(*) AS n FROM topics"
+    ).to_pylist()
+    assert (counts["accepted"], counts["drawn"]) == (facts["accepted"], facts["n"])
+    assert visit.faults == []
+
+
 def test_hostile_texts_change_nothing_in_any_page(browser, tmp_path):
     out = hostile_run(tmp_path / "out")
     (tmp_path / "report.html").write_text(report_page(out))
