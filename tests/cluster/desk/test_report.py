@@ -1,5 +1,7 @@
 """`foil report`: its numbers are SQL's, nothing in it is obeyed or loaded, and it stays small."""
 
+import html
+import json
 import re
 
 import pytest
@@ -48,6 +50,15 @@ def test_the_tiles_are_the_run(run, page):
     facts = run_sql(run, "SELECT topics_accepted, passages_rows, judgments_rows FROM runs").to_pylist()[0]
     tiles = {label: value for value, label in re.findall(r"<li><b>([\d,.]+)</b><span>([a-z ]+)</span>", page)}
     assert [tiles[name] for name in ("topics accepted", "passages", "judgments")] == [f"{n:,}" for n in facts.values()]
+
+
+def test_json_carries_the_verdict_that_the_page_says(run, tmp_path):
+    done = foil("report", run, "--into", tmp_path / "page.html", "--json")
+    said = json.loads(done.stdout.splitlines()[-1])
+    page = html.unescape((tmp_path / "page.html").read_text())
+    assert (done.returncode, said["page"]) == (0, str(tmp_path / "page.html"))
+    assert said["verdict"]["headline"] in page
+    assert all(finding["sentence"] in page for finding in said["verdict"]["findings"])
 
 
 def test_it_loads_nothing_and_has_no_script(page):
