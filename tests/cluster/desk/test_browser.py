@@ -163,9 +163,9 @@ def test_a_choice_on_the_map_becomes_sql_that_finds_its_topics(browser, desk, ru
             assert visit.page.get_attribute(choose, "aria-pressed") == "true"
         else:
             box = visit.page.locator("canvas").bounding_box()
-            visit.page.mouse.move(box["x"] + 1, box["y"] + 1)
+            visit.page.mouse.move(box["x"] + 9, box["y"] + 9)
             visit.page.mouse.down()
-            visit.page.mouse.move(box["x"] + box["width"] - 1, box["y"] + box["height"] - 1)
+            visit.page.mouse.move(box["x"] + box["width"] - 9, box["y"] + box["height"] - 9)
             visit.page.mouse.up()
             assert "topic_id IN ('" in visit.page.input_value("#query")
         dots, counts[name] = chosen_by_sql(visit.page)
