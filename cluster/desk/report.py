@@ -8,7 +8,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from foil.cluster.desk.embedding import embedder, map_method
 from foil.cluster.desk.measures import audit_table, diversity_table, judge_tables, place_rows, repeats_tables
@@ -16,6 +16,7 @@ from foil.cluster.extras import PACKAGE, need, version_of
 from foil.engine.errors import UsageError
 
 if TYPE_CHECKING:
+    from foil.datasets_out.commits.snapshot import Snapshot
     from foil.datasets_out.desk.sections import Ask, Charts, ReportTable
     from foil.datasets_out.desk.verdict import RunVerdict
 
@@ -48,10 +49,8 @@ def report_page(
     need("vl_convert", extra="desk")
     from foil.datasets_out.commits.log import CommitLog
     from foil.datasets_out.commits.snapshot import load_snapshot
-    from foil.datasets_out.desk.map_groups import group_numbers, map_areas, map_groups
     from foil.datasets_out.desk.pages import lone_page
     from foil.datasets_out.desk.sections import RUN
-    from foil.datasets_out.desk.text_map import load_map
     from foil.datasets_out.desk.topic_view import view_topic
     from foil.datasets_out.desk.topics import asker, sample_topics
     from foil.datasets_out.desk.verdict import verdict_of
@@ -63,19 +62,16 @@ def report_page(
     other_name = run_name(against) if against else ""
     tables = {each.id: each for each in report_tables(ask, other_ask, run_name(out), other_name, by_meaning=by_meaning)}
     verdict = verdict_of(ask, tables["position"].rows)
-    method = map_method(by_meaning=by_meaning)
-    points, map_legend = load_map(out, source.digest, ask, method, _MAP_POINTS), map_groups(ask)
+    the_map = _map_parts(out, source, ask, by_meaning=by_meaning)
     sampled = sample_topics(source, ask, _ACCEPTED_TOPICS, TOPICS)
     for excerpt in _EXCERPTS:
         page = lone_page(
             "report.html.j2", name=run_name(out), other_name=other_name, digest=source.digest,
-            fingerprint=CommitLog(out).fingerprint(), run=ask(RUN)[0], points=points,
-            map_groups=map_legend, group_numbers=group_numbers(points, map_legend), areas=map_areas(points),
+            fingerprint=CommitLog(out).fingerprint(), run=ask(RUN)[0],
             version=version_of(PACKAGE) or "", verdict=verdict,
             titles={each.id: each.title for each in tables.values()}, notes=_notes(source.rows("topics"), len(sampled)),
             groups=[TableGroup(title, tuple(tables[name] for name in names)) for title, names in _GROUPS.items()],
-            map_words=f"{points.num_rows:,} of {source.rows('topics'):,} topics, drawn by hash, {method.words}. "
-            "Areas are named by the words that are commoner there than elsewhere. The key counts all topics.",
+            **the_map,
             topics=[view_topic(topic, excerpt) for topic in sampled],
             topics_words=f"{len(sampled)} of {source.rows('topics'):,} topics, drawn by hash: an accepted one and one "
             "of each reason, the commonest first, then a second of each, and so on; long texts are shortened "
@@ -84,6 +80,21 @@ def report_page(
         if len(page.encode()) < MOST_BYTES:
             break
     return page
+
+
+def _map_parts(out: Path, source: Snapshot, ask: Ask, *, by_meaning: bool) -> dict[str, Any]:
+    """What the page's template asks of the map."""
+    from foil.datasets_out.desk.map_groups import group_numbers, map_areas, map_groups
+    from foil.datasets_out.desk.text_map import load_map
+
+    method, groups = map_method(by_meaning=by_meaning), map_groups(ask)
+    points = load_map(out, source.digest, ask, method, _MAP_POINTS)
+    words = (
+        f"{points.num_rows:,} of {source.rows('topics'):,} topics, drawn by hash, {method.words}. "
+        "Areas are named by the words that are commoner there than elsewhere. The key counts all topics."
+    )
+    numbers, areas = group_numbers(points, groups), map_areas(points)
+    return {"points": points, "map_groups": groups, "group_numbers": numbers, "areas": areas, "map_words": words}
 
 
 def run_verdict(ask: Ask) -> RunVerdict:

@@ -59,17 +59,17 @@ def map_groups(ask: Ask) -> list[MapGroup]:
     ends = ask(ENDS)
     accepted = sum(row["topics"] for row in ends if row["accepted"])
     dropped = [row for row in ends if not row["accepted"]]
-    named = [row for row in dropped if _PLAIN.fullmatch(row["reason"])][:_MOST_REASONS]
-    others = sum(row["topics"] for row in dropped) - sum(row["topics"] for row in named)
+    plain_rows = [row for row in dropped if _PLAIN.fullmatch(row["reason"])][:_MOST_REASONS]
+    other_topics = sum(row["topics"] for row in dropped) - sum(row["topics"] for row in plain_rows)
     lost = "status <> 'accepted'"
-    names = ", ".join(f"'{row['reason']}'" for row in named)
+    names = ", ".join(f"'{row['reason']}'" for row in plain_rows)
     groups = [
         MapGroup(0, "accepted", "status = 'accepted'", accepted),
         *(
             MapGroup(number, row["reason"], f"{lost} AND reason = '{row['reason']}'", row["topics"])
-            for number, row in enumerate(named, 1)
+            for number, row in enumerate(plain_rows, 1)
         ),
-        MapGroup(OTHERS, "other reasons", f"{lost} AND reason NOT IN ({names})" if names else lost, others),
+        MapGroup(OTHERS, "other reasons", f"{lost} AND reason NOT IN ({names})" if names else lost, other_topics),
     ]
     return [group for group in groups if group.topics]
 
