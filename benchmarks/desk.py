@@ -29,7 +29,7 @@ def measure(out: Path, topics: int, texts: int) -> dict[str, float]:
     """All figures of one run."""
     figures: dict[str, float] = {"topics": topics}
     start = time.perf_counter()
-    page = report_page(out)
+    page, _ = report_page(out)
     figures |= {"report_s": time.perf_counter() - start, "report_bytes": len(page.encode())}
     (out / "report.html").write_text(page)
     figures |= open_pages(out)

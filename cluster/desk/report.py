@@ -44,8 +44,8 @@ class TableGroup:
 
 def report_page(
     out: Path, against: Path | None = None, *, snapshot: str | None = None, by_meaning: bool = False
-) -> str:
-    """The page's text, under 5 MB. Raises UsageError where nothing is committed, or an extra is missing."""
+) -> tuple[str, RunVerdict]:
+    """The page, under 5 MB, and its verdict. Raises UsageError where nothing is committed, or an extra is missing."""
     need("vl_convert", extra="desk")
     from foil.datasets_out.commits.log import CommitLog
     from foil.datasets_out.commits.snapshot import load_snapshot
@@ -79,7 +79,7 @@ def report_page(
         )  # fmt: skip
         if len(page.encode()) < MOST_BYTES:
             break
-    return page
+    return page, verdict
 
 
 def _map_parts(out: Path, source: Snapshot, ask: Ask, *, by_meaning: bool) -> dict[str, Any]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COMMONEST = 3
 _PARTITIONS_READ = 20
 _QUOTED = 120
-_OWN = "A reason of your own recipe, check or curator, which no table explains."
+_OWN = "No part of this version gives this reason: an earlier version, your own recipe or check, or a curator did."
 
 
 def print_commonest(out: Path, reasons: Counter[str], topics: int, *, examples: bool = True) -> None:

@@ -11,6 +11,7 @@ from foil.datasets_out.commits.schema import SCHEMA_VERSION
 from foil.engine.errors import CommitError, CorruptDataError, DifferentJobError, NoRunError
 from foil.engine.ids import canonical_json, sha256_hex
 
+_SHOWN = 80
 _NUMBERED = re.compile(r"(?:growth|plan)-(?P<number>[0-9]{8})\.json")
 
 
@@ -59,11 +60,13 @@ class RunDocuments:
             return True
         if same_schema and _may_grow(standing["job"], new["job"]):
             return False
+        other = f"{self._out} holds the run of another job{_begun_with(run)} ({_job_difference(standing, new)})"
+        if "of" in new["job"]:
+            raise DifferentJobError(f"{other}; write this one into a folder that does not exist")
         raise DifferentJobError(
-            f"{self._out} holds the run of another job{_begun_with(run)} ({_job_difference(standing, new)}); give this "
-            f"job another `out` with `--reuse {self._out}`, so that no reply that still fits is paid for again, or go "
-            "on with the settings, templates and version of Foil that began it (of a run, limits.seeds, limits.accept "
-            "and the budget may grow)"
+            f"{other}; give this job another `out` with `--reuse {self._out}`, so that no reply that still fits is "
+            "paid for again, or go on with the settings, templates and version of Foil that began it (of a run, "
+            "limits.seeds, limits.accept and the budget may grow)"
         )
 
     def _grow(self, limits: Mapping[str, Any], sizes: Mapping[int, int]) -> None:
@@ -200,9 +203,16 @@ def _job_difference(standing: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The first settings in which two runs differ, as `key: standing -> other`."""
     before, after = (dict(_flatten({**run["job"], "schema_version": run["schema_version"]})) for run in (standing, new))
     keys = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
-    differences = ", ".join(f"{key}: {before.get(key, 'unset')} -> {after.get(key, 'unset')}" for key in keys[:8])
+    differences = ", ".join(f"{key}: {_shown(before.get(key))} -> {_shown(after.get(key))}" for key in keys[:8])
     more = f" and {len(keys) - 8} more" if len(keys) > 8 else ""
     return differences + more or "same settings, other code, templates or indexes"
+
+
+def _shown(value: str | None) -> str:
+    """A setting's value for an error: its beginning, where it is as long as a list of many ids."""
+    if value is None:
+        return "unset"
+    return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}... ({len(value):,} characters)"
 
 
 def _flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

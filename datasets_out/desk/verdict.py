@@ -63,9 +63,10 @@ FROM measured ORDER BY validator, judge
 REJECTS_ALL = f"""
 SELECT validator, rejected, judged, rejected / judged AS share, reason FROM (
     SELECT validator, count(DISTINCT topic_id) AS judged,
-           count(DISTINCT topic_id) FILTER (outcome = 'reject') AS rejected,
-           mode(reason ORDER BY reason) FILTER (outcome = 'reject') AS reason
-    FROM verdicts WHERE reason NOT LIKE 'canary\\_%' ESCAPE '\\' GROUP BY validator)
+           count(DISTINCT topic_id) FILTER (outcome = 'reject' AND status = 'rejected') AS rejected,
+           mode(reason ORDER BY reason) FILTER (outcome = 'reject' AND status = 'rejected') AS reason
+    FROM verdicts JOIN (SELECT partition, topic_id, status FROM topics) USING (partition, topic_id)
+    WHERE reason NOT LIKE 'canary\\_%' ESCAPE '\\' GROUP BY validator)
 WHERE judged >= {LEAST_TOPICS} AND share >= 0.8 ORDER BY rejected DESC, validator
 """
 CORPUS = f"""

@@ -124,4 +124,4 @@ def _yes_no(path: Path, number: int, name: str, marks: Mapping[str, str]) -> boo
 
 
 def _error(path: Path, number: int, problem: str) -> UsageError:
-    return UsageError(f"{path}: item {number}: {problem}; mend its marks")
+    return UsageError(f"{path}: item {number}: {problem}; mend its marks, such as A+ B- C0u natural=y gives=n")

@@ -26,9 +26,11 @@ def report(
     from foil.datasets_out.desk.topics import asker
     from foil.engine.atomic_files import put_text
 
-    page = report_page(out, against, snapshot=snapshot, by_meaning=by_meaning)
+    page, verdict = report_page(out, against, snapshot=snapshot, by_meaning=by_meaning)
     path = into or out / "report.html"
     put_text(path, page)
+    for sentence in (verdict.headline, *(each.sentence for each in verdict.findings)):
+        say(sentence)
     say(f"{len(page.encode()):,} bytes; open it in a browser, or send it on: it loads nothing from anywhere")
     if as_json:
         print_json({"page": str(path), "verdict": asdict(run_verdict(asker(out, snapshot)))})

@@ -179,7 +179,7 @@ def test_a_choice_on_the_map_becomes_sql_that_finds_its_topics(browser, desk, ru
 
 def test_hostile_texts_change_nothing_in_any_page(browser, tmp_path):
     out = hostile_run(tmp_path / "out")
-    (tmp_path / "report.html").write_text(report_page(out))
+    (tmp_path / "report.html").write_text(report_page(out)[0])
     report = Visit(browser)
     report.page.goto((tmp_path / "report.html").as_uri())
     assert SHOWN in report.page.inner_text("details.topic summary >> nth=0")

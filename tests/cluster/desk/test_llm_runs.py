@@ -80,7 +80,9 @@ CAUSES = {
 @pytest.mark.parametrize("name", CAUSES)
 def test_the_causes_stand_on_the_first_screen_of_report_and_desk(name, tmp_path, shared_data):
     out = llm_run(shared_data, name, tmp_path / "run")
-    assert foil("report", out).returncode == 0
+    reported = foil("report", out)
+    assert reported.returncode == 0
+    assert all(cause in reported.stderr for cause in CAUSES[name])
     with headless() as browser, desk_process("view", out) as desk:
         for url in ((out / "report.html").as_uri(), desk.url):
             visit = Visit(browser, viewport={"width": 1280, "height": 800})

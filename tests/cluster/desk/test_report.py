@@ -69,13 +69,13 @@ def test_it_loads_nothing_and_has_no_script(page):
 
 
 def test_a_report_of_another_run_beside_it(run, tmp_path):
-    page = report_page(run, sample_run.make(tmp_path / "other"))
+    page, _ = report_page(run, sample_run.make(tmp_path / "other"))
     assert "The same in other" in page
     assert page.count("<td>other</td>") == 1  # its line of the table of diversity
 
 
 def test_hostile_texts_are_shown_and_never_obeyed(tmp_path):
-    page = report_page(hostile_run(tmp_path / "<b>out"))
+    page, _ = report_page(hostile_run(tmp_path / "<b>out"))
     reader = PageReader(page)
     assert not reader.tags & {"script", "img"}
     assert not [load for load in reader.loads if not load.startswith("a href=#")]

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from foil.datasets_out.desk.topics import asker
+from foil.datasets_out.desk.verdict import REJECTS_ALL
 from foil.datasets_out.notes.notes import put_note
 from foil.engine.topic import Verdict
 from tests.support.commands import foil
@@ -95,14 +97,37 @@ def test_a_filter_chooses_from_rejected_topics_too(out, tmp_path):
     assert (rows["topic-002"].reason, rows["topic-005"].reason) == ("other_passage_named", "other_passage_named")
 
 
-def test_topics_of_a_real_model_are_rescued_by_hand(shared_data, tmp_path):
-    """Its judge named the right passage hardly more often than by chance; a person takes the topics in."""
+def test_topics_of_a_real_model_are_rescued_by_hand_and_by_cheaper_checks(shared_data, tmp_path):
+    """Its judge named the right passage hardly more often than by chance; its models answer no more."""
     out = llm_run(shared_data, "infir_rules_off", tmp_path / "out")
-    into = tmp_path / "into"
-    ended = foil("accept", out, into, "--where", "reason = 'other_passage_named'", "--reason", "chance", "--json")
-    assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout.splitlines()[-1])["changed"]["accepted"] > 100
-    assert foil("verify", into).returncode == 0
-    page = " ".join(foil("show", out, "--where", "reason = 'other_passage_named'").stdout.split())
+    bill, rejected = run_totals(out), "reason = 'other_passage_named'"
+    page = " ".join(foil("show", out, "--where", rejected).stdout.split())
     assert "the judge named P" in page
     assert '"votes"' not in page
+
+    by_hand = tmp_path / "by_hand"
+    ended = foil("accept", out, by_hand, "--where", rejected, "--reason", "chance", "--json")
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["changed"]["accepted"] == 901
+    assert [len(asker(run)(REJECTS_ALL)) for run in (out, by_hand)] == [1, 0], "its verdict says what still holds"
+    again = foil("accept", out, by_hand, "--where", f"{rejected} AND length(query) < 30", "--reason", "chance")
+    assert again.returncode == 2
+    assert "a folder that does not exist" in again.stderr
+    assert len(again.stderr) < 500, "not the ids of all topics"
+
+    job, by_check = tmp_path / "job.yaml", tmp_path / "by_check"
+    job.write_text(foil("job", out).stdout)
+    urls = [f"--set=models.{name}.url=http://127.0.0.1:9/v1" for name in ("writer", "judge")]
+    ended = foil("revalidate", out, by_check, "--job", job, *urls, "--set", "validators=[{kind: shape}]", "--json")
+    assert ended.returncode == 3, ended.stderr
+    assert json.loads(ended.stdout)["calls"] == 0
+    assert len(accepted(by_check) - accepted(out)) > 100
+    for into in (by_hand, by_check):
+        assert foil("verify", into).returncode == 0
+        assert run_totals(into) == {"calls": 0, "tokens": 0, "cost_usd": 0}
+    assert run_totals(out) == bill
+
+
+def run_totals(out):
+    said = json.loads(foil("status", out, "--json").stdout)
+    return {name: said[name] for name in ("calls", "tokens", "cost_usd")}
