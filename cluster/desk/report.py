@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foil.cluster.desk.embedding import embedder, map_method
-from foil.cluster.desk.measures import audit_table, diversity_table, judge_tables, place_rows, repeats_tables
+from foil.cluster.desk.measures import audit_table, diversity_table, judge_tables, repeats_tables
 from foil.cluster.extras import PACKAGE, need, version_of
 from foil.engine.errors import UsageError
 
@@ -95,13 +95,6 @@ def _map_parts(out: Path, source: Snapshot, ask: Ask, *, by_meaning: bool) -> di
     )
     numbers, areas = group_numbers(points, groups), map_areas(points)
     return {"points": points, "map_groups": groups, "group_numbers": numbers, "areas": areas, "map_words": words}
-
-
-def run_verdict(ask: Ask) -> RunVerdict:
-    """What stands out in a run, as its report says first."""
-    from foil.datasets_out.desk.verdict import verdict_of
-
-    return verdict_of(ask, place_rows(ask))
 
 
 def report_tables(

@@ -60,11 +60,11 @@ class RunDocuments:
             return True
         if same_schema and _may_grow(standing["job"], new["job"]):
             return False
-        other = f"{self._out} holds the run of another job{_begun_with(run)} ({_job_difference(standing, new)})"
+        finding = f"{self._out} holds the run of another job{_begun_with(run)} ({_job_difference(standing, new)})"
         if "of" in new["job"]:
-            raise DifferentJobError(f"{other}; write this one into a folder that does not exist")
+            raise DifferentJobError(f"{finding}; write this one into a folder that does not exist")
         raise DifferentJobError(
-            f"{other}; give this job another `out` with `--reuse {self._out}`, so that no reply that still fits is "
+            f"{finding}; give this job another `out` with `--reuse {self._out}`, so that no reply that still fits is "
             "paid for again, or go on with the settings, templates and version of Foil that began it (of a run, "
             "limits.seeds, limits.accept and the budget may grow)"
         )

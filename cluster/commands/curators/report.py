@@ -22,8 +22,7 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Write one HTML page about a run: funnel, cost, instructions, labels, judges, repeats, map, topics."""
-    from foil.cluster.desk.report import report_page, run_verdict
-    from foil.datasets_out.desk.topics import asker
+    from foil.cluster.desk.report import report_page
     from foil.engine.atomic_files import put_text
 
     page, verdict = report_page(out, against, snapshot=snapshot, by_meaning=by_meaning)
@@ -33,6 +32,6 @@ def report(
         say(sentence)
     say(f"{len(page.encode()):,} bytes; open it in a browser, or send it on: it loads nothing from anywhere")
     if as_json:
-        print_json({"page": str(path), "verdict": asdict(run_verdict(asker(out, snapshot)))})
+        print_json({"page": str(path), "verdict": asdict(verdict)})
     else:
         print_line(str(path))
