@@ -44,7 +44,7 @@
       FaultyReply                  -   a reply that its writer is asked to mend
 
 Five more say something to the module that raises them alone, and live there: `DrainedError` (engine/flow),
-`WorkerDiedError` (engine/runtime), `UnansweredError` (engine/planning), `EngineNotUpError` (engine/models/local) and
+`WorkerDiedError` (engine/runtime), `UnansweredError` (engine/planning), `EngineNotUpError` (engine/models) and
 `FewAreStuckError` (engine/models).
 
 A message says what happened, the offending value, and what to do.

@@ -65,7 +65,8 @@ async def written_query(seed: Seed, ask: Ask) -> str:
     material = WritingMaterial(seed, kind_of(passages[0]), passages, (), frozenset())
     example = example_for("text", material.number("example query"))
     texts = (example.p_plus, example.p1_minus) if len(passages) > 1 else (example.p_plus,)
-    prompt = load(TEMPLATE).render(material.code, passages=passages, example=example, example_texts=texts)
+    prompt = load(TEMPLATE).render(material.code, passages=passages, count=len(passages), example=example,
+                                   example_texts=texts)  # fmt: skip
     return await Stages(material, ask, {}).text(
         writing(prompt, _WORDS[1]), "instruction_writer", lambda text: _problems(text, passages), one_line=True
     )

@@ -129,7 +129,7 @@ EVERY_COMMAND = [
     *(f"seeds {name}".rstrip() for name in ["", *SEEDS_COMMANDS]),
     *(f"benchmarks {name}".rstrip() for name in ["", *BENCHMARKS_COMMANDS]),
 ]
-NEEDS_NOTHING = ("doctor", "seeds fetch", "benchmarks list")
+NEEDS_NOTHING = ("doctor", "reasons", "seeds fetch", "benchmarks list")
 
 
 @pytest.mark.parametrize("command", EVERY_COMMAND)

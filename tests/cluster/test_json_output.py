@@ -49,6 +49,7 @@ WAYS = {  # what follows the command; several ways are divided by a bar
     "show": "{ran} --sample 1",
     "sql": "{ran} 'SELECT count(*) AS n FROM topics'",
     "why": "{ran} s1",
+    "reasons": " | leak",
     "diff": "{sample} {ran}",
     "report": "{ran} --into {new}.html",
     "audit": "{ran} --sheet {new}",

@@ -58,7 +58,7 @@ def train(
         show_export(trained.model)
 
 
-def _command(job_file: Path, overrides: Sequence[str], out: str | None) -> str:
+def _command(job_file: Path, overrides: Sequence[str], out: Path | str | None) -> str:
     settings = [part for override in overrides for part in ("--set", override)]
-    place = ["--out", out] if out else []
+    place = ["--out", str(out)] if out else []
     return shlex.join(["foil", "train", str(job_file), *place, *settings])

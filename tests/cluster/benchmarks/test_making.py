@@ -106,7 +106,10 @@ def test_a_benchmark_of_several_collections_keeps_them_apart(tmp_path, capsys):
         (["beir:{tmp}/nothing", "--into", "{tmp}/a", "--snapshot", "s"], "--snapshot names one of a run"),
         (["{run}", "--into", "{tmp}/a", "--set", "split.heldout_share=0.0"], "has no accepted topic to make"),
         (["{run}", "--into", "{tmp}/a", "--against", "{run}#nosuch"], "has no snapshot 'nosuch'"),
-        (["{run}", "--into", "{tmp}/a", "--set", "topic=all"], "--set topic: unknown key; MakingSettings has"),
+        (
+            ["{run}", "--into", "{tmp}/a", "--set", "topic=all"],
+            "--set topic: unknown key; did you mean topics? MakingSettings has",
+        ),
     ],
 )
 def test_what_cannot_be_made_is_told_in_a_line(run, tmp_path, capsys, arguments, told):

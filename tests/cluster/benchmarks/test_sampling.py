@@ -67,7 +67,7 @@ def test_a_sample_that_does_not_keep_it_is_refused_unless_the_bound_allows_it(wo
     assert run_command(app, [*given, str(tmp_path / "ours")]) == 2
     said = capsys.readouterr()
     assert "does not keep the ranking of 2 systems by nDCG@10: Kendall's tau is -1.000, and least_tau 0.9" in said.err
-    assert "Kendall's tau -1.000" in said.out
+    assert "Kendall's tau -1.000" in said.err
     assert not (tmp_path / "ours").exists()
     assert run_command(app, [*given, str(tmp_path / "ours"), "--set", "least_tau=-1.0"]) == 0
     row = json.loads(capsys.readouterr().out.splitlines()[-1])[0]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from foil.cluster.build import build_parts
-from foil.cluster.job import load_job
+from foil.cluster.job import Job, load_job, load_training_job
 from foil.engine.errors import UsageError
 from foil.engine.protocols import for_role
 from tests.support.paths import REPO
@@ -38,7 +38,8 @@ def test_a_good_job_is_read_with_every_default(job_file, tmp_path):
 
 @pytest.mark.parametrize("path", sorted((REPO / "examples" / "jobs").glob("*.yaml")), ids=lambda p: p.name)
 def test_every_example_job_is_valid(path):
-    load_job(path)
+    job = load_training_job(path)
+    assert isinstance(job, Job) or job.train
 
 
 @pytest.mark.parametrize(

@@ -169,9 +169,9 @@ def test_the_rules_of_a_task_come_first_and_are_the_same_for_all_seeds_of_a_kind
         for path in (TEMPLATES / recipe).glob("*.j2"):
             system = load(f"{recipe}/{path.stem}").source.partition("=== user ===")[0]
             named = find_undeclared_variables(jinja2.Environment().parse(system))
-            assert all(name in ("noun", "style", "dimension", "words") or "example" in name for name in named), (
-                path.name
-            )
+            assert all(
+                name in ("noun", "style", "dimension", "words", "count") or "example" in name for name in named
+            ), path.name
 
 
 def test_every_template_is_parsed_at_load():

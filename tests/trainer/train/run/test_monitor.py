@@ -238,7 +238,7 @@ def test_a_finished_run_is_found_without_reading_its_data(bert, world, tmp_path,
     second, messages = capsys.readouterr()
     assert json.loads(second) == json.loads(first)
     assert "trained already" in messages
-    with pytest.raises(UsageError, match="trained with other settings"):
+    with pytest.raises(UsageError, match=r"trained with train\.schedule\.seed: 0, now 1"):
         train_job(job, [*asked, "train.schedule.seed=1"], out, as_json=True)
 
 
