@@ -129,8 +129,8 @@ def usual_budget(models: Section) -> str:
 
 
 def read_budget(answer: str, models: Section) -> Section:
-    """The section `limits`."""
-    _, words = split_answer(f"- {answer}")
+    """The section `limits`; a number alone is seeds."""
+    _, words = split_answer(f"- seeds={answer}" if answer.strip().isdigit() else f"- {answer}")
     limits: Section = {}
     for key, amount in words.items():
         if not isinstance(amount, int | float) or key not in (*_LIMITS, *_BUDGET):

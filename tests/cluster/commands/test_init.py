@@ -98,7 +98,7 @@ def custom_or_in_character(request, choice):
 def test_the_commands_that_it_names_run_the_job(folder, data, paper, seeds):
     with serving(Behaviour(models=("in-character",)), custom_or_in_character) as server:
         model = "none" if paper == "verifiable" else f"in-character@{server.url}"
-        answers = ("--data", data, "--model", model, "--paper", paper, "--budget", f"seeds={seeds}", "--ask", "--yes")
+        answers = ("--data", data, "--model", model, "--paper", paper, "--budget", str(seeds), "--ask", "--yes")
         written = foil("init", "first.yaml", *answers, folder=folder)
         assert written.returncode == 0, written.stderr
         commands = re.findall(r"^    foil (.*)$", written.stdout, re.MULTILINE)
