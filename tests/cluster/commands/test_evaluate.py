@@ -110,7 +110,7 @@ def test_notes_come_seconds_apart(capsys):
         (["base", "--on", "{}/none.yaml"], "none.yaml does not read"),
         (["base", "--on", "{}/wrong.yaml"], "wrong.yaml: the settings were refused"),
         (["base", "--on", "trec:{}/trec", "--measures", "nDCP"], "there is no measure 'nDCP'"),
-        (["base", "--on", "trec:{}/trec", "--set", "depht=3"], "unknown key; SystemSettings has"),
+        (["base", "--on", "trec:{}/trec", "--set", "depht=3"], "unknown key; did you mean depth? SystemSettings has"),
         (["base", "bm25"], "give one job file; or systems and the benchmark"),
     ],
 )

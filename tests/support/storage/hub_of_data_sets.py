@@ -64,9 +64,9 @@ def serving(root):
 
 
 def foil(hub, *arguments):
-    """The command in a process of its own: the hub's library reads HF_ENDPOINT when it is imported."""
+    """The code and the words of the command in a process of its own: the hub's library reads HF_ENDPOINT once."""
     told = subprocess.run(
         [sys.executable, "-m", "foil", *map(str, arguments)], cwd=REPO, capture_output=True, text=True, check=False,
         env={"PATH": "/usr/bin:/bin", "HOME": "/tmp", "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}"},
     )  # fmt: skip
-    return told.returncode, " ".join(told.stderr.split())
+    return told.returncode, " ".join(f"{told.stderr} {told.stdout}".split())
