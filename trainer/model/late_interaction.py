@@ -10,7 +10,7 @@ directions, which keep most of the base's angles. Reference: Khattab and Zaharia
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -26,9 +26,6 @@ from torch.nn.functional import normalize
 
 from foil.engine.atomic_files import read_json
 from foil.engine.errors import UsageError
-
-if TYPE_CHECKING:
-    from foil.trainer.model.encoder import Encoder
 
 TOKENS = "token_embeddings"
 ELEMENTS = 16_000_000
@@ -106,7 +103,13 @@ def similarities(queries: Floats, passages: Floats) -> Floats:
     return scores
 
 
-def need_one_vector(encoder: "Encoder", name: str | Path, use: str) -> None:
+class TextEncoder(Protocol):
+    """What gives a text one vector, or one for each token."""
+
+    is_late: bool
+
+
+def need_one_vector(encoder: TextEncoder, name: str | Path, use: str) -> None:
     """UsageError for a model with a vector for each token, where `use` takes one a text."""
     if encoder.is_late:
         raise UsageError(f"{name} has a vector for each token, and {use} takes one a text; take another embedder")

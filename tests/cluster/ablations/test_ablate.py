@@ -174,7 +174,7 @@ def test_a_shared_benchmark_is_found_under_another_name(folder, tmp_path, capsys
     [
         ({"factors": {}}, "factors: Dictionary should have at least 1 item"),
         ({"factors": {"loss": {}}}, "the factor 'loss' has 0 levels"),
-        ({"factor": {}}, "factor: unknown key; AblationSettings has job, out, factors"),
+        ({"factor": {}}, "factor: unknown key; did you mean factors? AblationSettings has job, out, factors"),
         ({"factors": {"x": {"a": {}, "b": {"train.reranker": {}}}}}, "the cell x=b trains a reranker"),
         ({"factors": {"x": {"a": {}, "b": {"train.los.blocks": ["P"]}}}}, "the cell x=b: the job was refused"),
         ({"factors": {"x": {"a": {}, "b": {"train.loss.blocks": ["Z"]}}}}, "train.loss.blocks.0: Input should be 'P'"),

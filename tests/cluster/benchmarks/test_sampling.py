@@ -33,10 +33,10 @@ def sampled(world, into, *sets):
 @pytest.mark.slow
 def test_a_sample_that_keeps_the_ranking_is_written_with_its_tau(world, tmp_path, capsys):
     assert sampled(world, tmp_path / "ours", "queries=12", "documents=60") == 0
-    said = capsys.readouterr().out
-    [row] = json.loads(said.splitlines()[-1])
+    printed = capsys.readouterr()
+    [row] = json.loads(printed.out)
     assert (row["documents"], row["queries"], row["tau"]) == (60, 36, 1.0)
-    assert "Kendall's tau 1.000" in said
+    assert "Kendall's tau 1.000" in printed.err
     benchmark = read_benchmark(BenchmarkSource(kind="made", path=tmp_path / "ours"), "")
     judged = {document for grades in benchmark.qrels.values() for document in grades}
     assert judged < benchmark.documents.keys()

@@ -256,7 +256,7 @@ def test_a_run_that_an_earlier_foil_screened_by_estimates_is_refused_by_name(tmp
     log.commit(0, [topic_of(one) for one in Numbers(10)], {})
     refused = foil("run", page)
     assert refused.returncode == 2
-    assert f"fingerprints.duplicates: {json.dumps(earlier)} -> " in refused.stderr.replace("\n", "")
+    assert f"fingerprints.duplicates: {json.dumps(earlier)[:40]}" in refused.stderr.replace("\n", "")
     assert foil("verify", out).returncode == 11, "whole, and not all that was planned"
     assert foil("sql", out, "SELECT count(*) AS n FROM topics", "--csv").stdout.splitlines()[1] == "10"
 
