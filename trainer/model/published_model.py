@@ -32,7 +32,12 @@ def fingerprint_of(settings: TrainSettings, digest: str) -> str:
     `digest`: of the data with its choices. How long texts are cut is in it too: a training that began when instructions
     were cut off is neither gone on with nor taken for done. Controls at their defaults are not: there were none then.
     """
-    return sha256_hex(canonical_json([choices_of(settings), digest, CUT]))
+    return sha256_hex(canonical_json([choices_of(settings), digest, CUT, *_teacher(settings)]))
+
+
+def _teacher(settings: TrainSettings) -> list[str]:
+    """The digest of the model that teaches, wherever it lies; empty where none does."""
+    return [read_facts(settings.loss.teacher.model)["sha256"]] if settings.loss.teacher else []
 
 
 def choices_of(settings: TrainSettings) -> dict[str, Any]:
@@ -44,7 +49,7 @@ def choices_of(settings: TrainSettings) -> dict[str, Any]:
         exclude={
             "workers": True, "max_failures": True, "checkpoint_steps": True, "model": unread, "data": True,
             "protect": True, "mix_temperature": len(settings.data) < 2, "validation": {"benchmarks"},
-            "loss": set() if settings.loss.teacher else {"teacher"},
+            "loss": {"teacher": {"model"}} if settings.loss.teacher else {"teacher"},
             **({} if settings.reranker else {"reranker": True}),
             **{name: True for name in controls if getattr(settings, name) == TrainSettings.model_fields[name].default},
         },
@@ -57,7 +62,8 @@ def choices_of(settings: TrainSettings) -> dict[str, Any]:
 
 def made_of(settings: TrainSettings, digest: str) -> dict[str, Any]:
     """What a checkpoint and foil.json keep of what a run was made of."""
-    return {"snapshot": digest, "settings": settings.model_dump(mode="json")}
+    made = {"snapshot": digest, "settings": settings.model_dump(mode="json")}
+    return made | ({"teacher": _teacher(settings)} if settings.loss.teacher else {})
 
 
 def what_changed(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -71,6 +77,8 @@ def what_changed(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     words += [f"{len(keys) - MOST_CHANGES} more settings"] if len(keys) > MOST_CHANGES else []
     if then["snapshot"] != now["snapshot"]:
         words.append(f"other data (digest {then['snapshot'][:12]}, now {now['snapshot'][:12]})")
+    if then.get("teacher") != now.get("teacher"):
+        words.append("another teacher")
     return f"with {'; '.join(words)}" if words else "by a Foil that cut long texts otherwise"
 
 
@@ -94,8 +102,9 @@ def read_published_model(out: Path, settings: TrainSettings, digest: str) -> Pub
     facts = read_facts(out / "model")
     if facts["fingerprint"] != fingerprint_of(settings, digest):
         model, changed = out / "model", what_changed(facts, made_of(settings, digest))
+        topics = "" if settings.data else f" and `train.data=[{{run: {out}}}]`"
         raise UsageError(
-            f"{model} was trained {changed}; choose another `out` (to go on from it, with `train.base={model}`) or "
-            "remove it"
+            f"{model} was trained {changed}; choose another `out` (to go on from it, with `train.base={model}`{topics}) "
+            "or remove it"
         )
     return PublishedModel(out / "model", check_model(out / "model"))

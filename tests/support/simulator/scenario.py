@@ -216,11 +216,13 @@ class Scenario(Life):
         return processes
 
     def _judge_moved(self, process: Process) -> None:
-        """A run whose folder was moved ends well only if the one it held or read has all of it; else it says so."""
+        """A run whose folder was moved ends well only if the one that it held has all of it; else it says so.
+
+        What held none has made a run in the place of the moved one, or read that one, finished, before it went.
+        """
         held = self._moved.was_held_by(process)
-        found = [read(self._moved.away), *([] if held else [read(self.out)])]
-        whole = (is_complete(data, one, self.plan.accept) for data in found for one in self.tried)
-        if process.code in {0, 3} and not any(whole):
+        data = read(self.out if not held and (self.out / "run.json").exists() else self._moved.away)
+        if process.code in {0, 3} and not any(is_complete(data, one, self.plan.accept) for one in self.tried):
             self.violated(f"moved: exit code {process.code}, and the folder of the run lacks a part of it")
         if held and "holds no run" in process.stderr:
             self.violated("moved: a run whose folder is gone is told to start one there")

@@ -108,12 +108,13 @@ def checked(benchmark: Benchmark) -> Benchmark:
 
 
 def unreachable(benchmark: Benchmark) -> tuple[int, int]:
-    """How many judgments no system can rank, and how many of them are relevant: documents that are missing, or no
-    candidates of their query."""
+    """How many judgments no system can rank, and how many of them are relevant: documents that are missing, excluded,
+    or no candidates of their query."""
     lists, grades = benchmark.candidates, list[int]()
     for query in benchmark.queries:
         reached = benchmark.documents if lists is None else set(lists.get(query.id, ()))
-        grades += (grade for name, grade in benchmark.qrels.get(query.id, {}).items() if name not in reached)
+        judged, excluded = benchmark.qrels.get(query.id, {}).items(), benchmark.excluded.get(query.id, ())
+        grades += (grade for name, grade in judged if name not in reached or name in excluded)
     return len(grades), sum(grade > 0 for grade in grades)
 
 

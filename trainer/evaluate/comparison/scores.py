@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from foil.trainer.evaluate.benchmarks.bare import with_bare
+from foil.trainer.evaluate.benchmarks.bare import bare_texts, with_bare
 from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery, unreachable
 from foil.trainer.evaluate.measures.catalog import Measure, measure_all, measure_named
 from foil.trainer.evaluate.measures.following.p_mrr import PMRR
 from foil.trainer.evaluate.measures.judged import Run
 from foil.trainer.evaluate.measures.ranking.ranking_measure import RankingMeasure
+from foil.trainer.evaluate.systems.given import GivenOrder, TrecRun
 from foil.trainer.evaluate.systems.system import System, ranking_of
 
 GROUPED_BY = ("mode", "dimension", "domain")
@@ -67,21 +68,23 @@ def score(
 ) -> Iterator[CollectionScores]:
     """The scores on each collection, by these measures or else by the collection's own.
 
-    `bare`: every query with an instruction is ranked without it too.
+    `bare`: every query with an instruction is ranked without it too, by systems that read queries: no order that was
+    there before has the bare ones.
     """
     for benchmark in benchmarks:
         chosen = [measure_named(name) for name in measures or benchmark.measures]
-        both, bare_of = with_bare(benchmark) if bare else (benchmark, {})
+        both, bare_of = with_bare(benchmark) if bare else (benchmark, dict.fromkeys(bare_texts(benchmark), ""))
         values, both_ways = {}, {}
         for system in systems:
-            ranked = ranking_of(system, both, depth)
+            reads = bare and not isinstance(system, GivenOrder | TrecRun)
+            ranked = ranking_of(system, both if reads else benchmark, depth)
             run = {query.id: ranked[query.id] for query in benchmark.queries}
             on_run(benchmark, system, run)
             values[system.name] = measure_all(chosen, benchmark.queries, benchmark.qrels, run)
             if headline := _headline(benchmark, values[system.name]):
                 values[system.name] |= {SCORE: headline}
-            if measure := _headline_measure(benchmark, chosen) if bare else None:
-                both_ways[system.name] = _both_ways(benchmark, measure, ranked, bare_of)
+            if measure := _headline_measure(benchmark, chosen):
+                both_ways[system.name] = _both_ways(benchmark, measure, ranked, bare_of, reads=reads)
         yield CollectionScores(
             benchmark.name, benchmark.digest, benchmark.revision, values, groups_of(benchmark.queries),
             benchmark.ledger.plain(), both_ways, unreachable(benchmark),
@@ -94,17 +97,19 @@ def _headline_measure(benchmark: Benchmark, chosen: Sequence[Measure]) -> Measur
     return next((measure for measure in of_lists if measure.name == benchmark.headline), next(iter(of_lists), None))
 
 
-def _both_ways(benchmark: Benchmark, measure: Measure, run: Run, bare_of: Mapping[str, str]) -> BothWays:
-    """With and without the instruction; of a benchmark with a headline, the queries that are as they were."""
+def _both_ways(
+    benchmark: Benchmark, measure: Measure, run: Run, bare_of: Mapping[str, str], *, reads: bool
+) -> BothWays:
+    """With and, where the system `reads` queries, without the instruction; by the headline, queries as they were."""
     name, queries, qrels = measure.name, benchmark.queries, benchmark.qrels
     counted = [query for query in queries if query.id in bare_of]
     if name == benchmark.headline:
         counted, name = [query for query in counted if query.mode == "original"], SCORE
-    without = {query.id: run[bare_of[query.id]] for query in counted}
+    without = {query.id: run[bare_of[query.id]] for query in counted} if reads else {}
     return BothWays(
         name,
         measure.values(counted, qrels, run),
-        measure.values(counted, qrels, without) if any(without.values()) else {},
+        measure.values(counted, qrels, without) if without else {},
         PMRR().values(queries, qrels, run),
     )
 
