@@ -140,6 +140,10 @@ class Judgment:
     votes: tuple[int, ...] = ()
 
 
+ACCEPTED = "accepted"
+"""The reason of the verdict by which a person or a filter accepted a rejected topic."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What a validator said of a topic, or of one part of it.

@@ -22,7 +22,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot, read_partitions
-from foil.datasets_out.curation.derived_run import ACCEPTED
 from foil.datasets_out.curation.merge import as_paid
 from foil.engine.errors import UsageError
 from foil.engine.planning.funnel import is_whole
@@ -30,7 +29,7 @@ from foil.engine.protocols import Screen
 from foil.engine.seeds.corpus import no_seeds_error
 from foil.engine.seeds.files.ledger import Ledger
 from foil.engine.settings import Settings
-from foil.engine.topic import Judgment, Seed, Topic, Verdict
+from foil.engine.topic import ACCEPTED, Judgment, Seed, Topic, Verdict
 from foil.prompts.recipes.stored import pack_topics, unpack_topics
 from foil.validators.catalog import VALIDATORS
 

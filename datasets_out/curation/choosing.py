@@ -11,9 +11,9 @@ from typing import Any
 
 from foil.datasets_out.commits.snapshot import Snapshot
 from foil.datasets_out.curation.derived_run import DerivedRun, taken_in, taken_out, write_derived
-from foil.datasets_out.sql.query import run_sql, topics_sql
+from foil.datasets_out.sql.query import asks_notes, run_sql, topics_sql
 from foil.engine.errors import UsageError
-from foil.engine.ids import fraction_of
+from foil.engine.ids import canonical_json, fraction_of, sha256_hex
 from foil.engine.topic import Topic
 
 SHORTEST_PREFIX = 4
@@ -62,6 +62,8 @@ def filter_run(source: Snapshot, into: Path, choice: Choice) -> DerivedRun:
     """Writes the run of a choice. Raises UsageError where it says nothing, is no SQL, or leaves no accepted topic."""
     if not (choice.where or choice.balance or choice.heldout):
         raise UsageError("nothing was chosen; give --where, --balance or --heldout")
+    if choice.rejected and not choice.where:
+        raise UsageError("--rejected accepts the rejected topics of --where, those that were dropped too; give --where")
     if choice.at_most is not None and not choice.balance:
         raise UsageError("--at-most says how many topics each value of --balance keeps; give --balance too")
     chosen = _choose(source, choice)
@@ -77,7 +79,14 @@ def filter_run(source: Snapshot, into: Path, choice: Choice) -> DerivedRun:
             return replace(topic, attributes={**topic.attributes, "split": "heldout"})
         return topic
 
-    return write_derived(source, into, "filter", choice.identity(), change)
+    return write_derived(source, into, "filter", choice.identity() | _of_notes(choice, chosen), change)
+
+
+def _of_notes(choice: Choice, chosen: _Chosen) -> dict[str, str]:
+    """Notes change while the snapshot stays: the digest of what they chose is part of the new run."""
+    if not asks_notes(f"{choice.where} {choice.balance} {choice.heldout}"):
+        return {}
+    return {"chosen": sha256_hex(canonical_json([chosen.out, sorted(chosen.heldout), sorted(chosen.accepted)]))}
 
 
 def drop_topics(source: Snapshot, into: Path, names: Sequence[str], reason: str) -> DerivedRun:

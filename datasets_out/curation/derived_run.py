@@ -18,10 +18,8 @@ from foil.datasets_out.commits.snapshot import Snapshot, read_partitions
 from foil.datasets_out.curation.merge import as_paid
 from foil.datasets_out.curation.origins import end_derived, open_derived
 from foil.engine.errors import UsageError
-from foil.engine.topic import Topic, Verdict
+from foil.engine.topic import ACCEPTED, Topic, Verdict
 
-ACCEPTED = "accepted"
-"""The reason of the verdict by which a person or a filter accepted a rejected topic."""
 Change = Callable[[Topic], Topic]
 """The topic as the new run has it."""
 

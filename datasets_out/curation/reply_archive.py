@@ -1,7 +1,7 @@
 """The replies that other runs paid for, from their journals and from their table `calls` (`foil run --reuse OUT`).
 
 A journal has every reply as it came. `foil gc` removes it after 30 days; then the rows have the text of one choice,
-without logprobs, so a request that asks for more than that is not answered from them.
+without logprobs, so a request that asks for more than that is not answered from them. Nor is one whose prompt was cut.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +21,9 @@ from foil.engine.storage.opening import open_store
 from foil.engine.storage.store import Store
 
 _PARTS_HELD = 4
+_CUT = "cut_prompt"
 _COLUMNS = (
-    "request_id", "model", "finish_reason", "prompt_tokens", "completion_tokens", "cost_usd", "reply_text",
+    "request_id", "model", "finish_reason", "prompt_tokens", "completion_tokens", "cost_usd", "reply_text", "fault",
 )  # fmt: skip
 
 
@@ -61,7 +62,7 @@ class ReplyArchive:
             parts = ((name, part) for run in self._runs for part in _parts_of(run) for name in _ids_in(part))
             self._in_rows = {name: part for name, part in parts if name not in journalled}
         part = self._in_rows.get(request.id)
-        return self._replies_of(part)[request.id] if part else None
+        return self._replies_of(part).get(request.id) if part else None
 
 
 def _reply_places(store: Store) -> Iterator[tuple[str, tuple[Store, str, int, int]]]:
@@ -85,4 +86,5 @@ def _ids_in(part: TablePart) -> list[str]:
 
 def _replies_of(part: TablePart) -> dict[str, Reply]:
     rows: list[dict[str, Any]] = part.read(_COLUMNS).to_pylist()
-    return {row["request_id"]: Reply(text=row.pop("reply_text"), reused=True, **row) for row in rows}
+    whole = (row for row in rows if not row.pop("fault").startswith(_CUT))
+    return {row["request_id"]: Reply(text=row.pop("reply_text"), reused=True, **row) for row in whole}

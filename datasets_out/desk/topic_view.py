@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from foil.datasets_out.curation.derived_run import ACCEPTED
 from foil.datasets_out.diff.word_diff import Span, likeness, mark_unshared, plain, shorten, word_diff
 from foil.datasets_out.lineage.evidence_words import ROLES, evidence_words, names_of
-from foil.engine.topic import Intent, Passage, Topic, Verdict
+from foil.engine.topic import ACCEPTED, Intent, Passage, Topic, Verdict
 
 EXCERPT_CHARS = 500
 """Characters of a text that are shown where not all is asked for."""

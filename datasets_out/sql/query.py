@@ -149,12 +149,17 @@ def run_sql(
     return table.rename_columns(_number_duplicates(table.column_names))
 
 
+def asks_notes(condition: str) -> bool:
+    """Whether a condition on topics may be about the desk's notes."""
+    return bool(_OF_NOTES.search(condition))
+
+
 def topics_sql(columns: str, condition: str) -> str:
     """A query of the view `topics`; what follows its condition may stand behind that.
 
     A condition may also be about `flag` and `note`, of the desk's notes, "" where a topic has none.
     """
-    topics = _NOTED if _OF_NOTES.search(condition + columns) else "topics"
+    topics = _NOTED if asks_notes(f"{condition} {columns}") else "topics"
     return f"SELECT {columns} FROM {topics} WHERE {condition}"  # noqa: S608 - `run_sql` only reads
 
 

@@ -50,7 +50,7 @@ from foil.engine.storage.opening import open_store
 from foil.engine.telemetry.json_logs import add_log_facts
 from foil.engine.telemetry.metrics import COMMIT_SECONDS
 from foil.engine.telemetry.spans import PartitionSpan, begin_partition, flush_spans, seed_span
-from foil.engine.topic import Call, Seed, Topic, Verdict
+from foil.engine.topic import ACCEPTED, Call, Seed, Topic, Verdict
 
 LOG = logging.getLogger(__name__)
 
@@ -281,10 +281,10 @@ class Flow:
     async def _validate(self, topic: Topic, calls: Sequence[Call], ask: SeedAsk, clock: SeedClock) -> Topic:
         """The topic after every validator has spoken; those that ask a model are spared a topic already rejected.
 
-        A topic that comes rejected, failed or with verdicts is decided, and stays so. Calls that it brings come first.
+        A topic that comes rejected, failed or accepted by a person is decided, and stays so. Its calls come first.
         What is not accepted is kept as the judges got it: whoever judges it anew needs what they cut.
         """
-        if topic.status != "accepted" or topic.verdicts:
+        if topic.status != "accepted" or any(verdict.reason == ACCEPTED for verdict in topic.verdicts):
             return topic
         calls = [*topic.calls, *calls]
         verdicts: list[Verdict] = []

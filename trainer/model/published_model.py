@@ -104,7 +104,7 @@ def read_published_model(out: Path, settings: TrainSettings, digest: str) -> Pub
         model, changed = out / "model", what_changed(facts, made_of(settings, digest))
         topics = "" if settings.data else f" and `train.data=[{{run: {out}}}]`"
         raise UsageError(
-            f"{model} was trained {changed}; choose another `out` (to go on from it, with `train.base={model}`{topics}) "
-            "or remove it"
+            f"{model} was trained {changed}; choose another `out` (to go on from it, with `train.base={model}`{topics}"
+            ") or remove it"
         )
     return PublishedModel(out / "model", check_model(out / "model"))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,8 @@ from foil.cluster.terminal import print_json, say
 from foil.engine.errors import IncompleteRunError, UsageError
 
 if TYPE_CHECKING:
-    from foil.datasets_out.release.targets.target import ReleaseFile
+    from foil.datasets_out.release.pushing import PushedFiles
+    from foil.datasets_out.release.targets.target import PushTarget, ReleaseFile
 
 FACTS = "foil.json"
 """What a model's folder has and a release's has not."""
@@ -38,23 +40,21 @@ def push(
     from foil.datasets_out.release import pushing
     from foil.datasets_out.release.targets.bucket import S3Prefix
     from foil.datasets_out.release.targets.hub import HubRepository
-    from foil.datasets_out.release.targets.target import PushTarget
 
-    files = _model_files(folder) if (folder / FACTS).is_file() else None
+    is_model = (folder / FACTS).is_file()
     open_target: Callable[[], PushTarget]
     if target.startswith("s3://"):
         need("obstore", extra="cloud")
         open_target = partial(S3Prefix, target)
     elif target.count("/") == 1 and ":" not in target:
         need("huggingface_hub", extra="cloud")
-        open_target = partial(HubRepository, target, public=public, kind="model" if files else "dataset")
+        open_target = partial(HubRepository, target, public=public, kind="model" if is_model else "dataset")
     else:
         raise UsageError(f"{target!r} is no target; give ORG/NAME of a data set or model, or s3://BUCKET/PREFIX")
-    pushed = (
-        pushing.push_files(files, open_target, last=("README.md", FACTS))
-        if files
-        else pushing.push(folder, open_target, allow_nonredistributable=allow)
-    )
+    if is_model:
+        pushed = _push_model(folder, open_target)
+    else:
+        pushed = pushing.push(folder, open_target, allow_nonredistributable=allow)
     if as_json:
         print_json({"target": target, **asdict(pushed)})
         return
@@ -62,16 +62,33 @@ def push(
         f"{pushed.present:,} were there")  # fmt: skip
 
 
-def _model_files(folder: Path) -> "list[ReleaseFile]":
-    """All files of a published model. Raises CorruptDataError where one is not as it was published."""
-    from foil.datasets_out.release.targets.target import ReleaseFile
-    from foil.trainer.model.checksums import check_model, digests_of
+def _push_model(folder: Path, open_target: "Callable[[], PushTarget]") -> "PushedFiles":
+    from foil.datasets_out.release.pushing import push_files
 
-    check_model(folder)
-    return [
-        ReleaseFile(name, folder / name, (folder / name).stat().st_size, digest)
-        for name, digest in digests_of(folder).items()
-    ]
+    with TemporaryDirectory() as draft:
+        return push_files(_model_files(folder, Path(draft)), open_target, last=("README.md", FACTS))
+
+
+def _model_files(folder: Path, draft: Path) -> "list[ReleaseFile]":
+    """The files of a published model, its card, drawings and exports; what else lies there stays here.
+
+    Its foil.json is written to `draft` without folders of this machine. Raises CorruptDataError where a file of the
+    model is not as it was published.
+    """
+    from foil.datasets_out.release.targets.target import ReleaseFile
+    from foil.engine.atomic_files import write_json
+    from foil.trainer.model.card import DRAWINGS, public_facts
+    from foil.trainer.model.checksums import CARD, EXPORTS, check_model, digest_of, digests_of, sealed
+
+    facts = check_model(folder)
+    write_json(draft / FACTS, sealed(public_facts(facts)))
+    named = {*facts["files"], CARD, *DRAWINGS}
+    digests = digests_of(folder)
+    own = [name for name in digests if name in named or name.startswith(EXPORTS)]
+    if others := sorted(digests.keys() - {*own, FACTS}):
+        say(f"not of the model, and not sent: {', '.join(others[:5])}{' ...' if len(others) > 5 else ''}")
+    paths = {**{name: folder / name for name in own}, FACTS: draft / FACTS}
+    return [ReleaseFile(name, path, path.stat().st_size, digest_of(path)) for name, path in paths.items()]
 
 
 def restore(

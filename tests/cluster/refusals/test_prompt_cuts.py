@@ -45,6 +45,13 @@ def test_replies_to_prompts_of_other_lengths_and_one_count_are_not_taken(tmp_pat
         ended = foil("run", job_of(tmp_path, server.url, SHORT + LONG))
     found, details = rows(tmp_path)
     assert found == {("accepted", ""): 15, ("failed", "cut_prompt"): 5}, ended.stderr
+    assert foil("gc", tmp_path / "out", "--journal-days", "0").returncode == 0
+    with scripted(cuts_to(1_000_000)) as server:
+        job = job_of(tmp_path, server.url, SHORT + LONG)
+        again = foil("run", job, "--out", tmp_path / "again", "--reuse", tmp_path / "out")
+    assert again.returncode == 0, again.stderr
+    paid = foil("sql", tmp_path / "again", "SELECT count(*) AS n FROM calls WHERE NOT reused", "--csv").stdout
+    assert paid.split() == ["n", "5"], "cut replies are asked again, whole ones are not"
     assert ended.stderr.count("it cuts what does not fit its context") == 1
     assert "(probe-model) counts 2,048 tokens for prompts of " in ended.stderr
     assert "OLLAMA_CONTEXT_LENGTH" in ended.stderr

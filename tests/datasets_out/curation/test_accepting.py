@@ -84,6 +84,9 @@ def test_conditions_may_be_about_notes_and_flags(out, tmp_path):
     assert accepted(tmp_path / "a") - accepted(out) == {"topic-004"}
     assert foil("filter", out, tmp_path / "f", "--where", "flag <> 'bad'").returncode == 0
     assert accepted(out) - accepted(tmp_path / "f") == {"topic-001"}
+    put_note(out, topic_id="topic-007", author="ann", flag="bad", note="", noted_at="2026-01-01T00:00:00Z")
+    changed = foil("filter", out, tmp_path / "f", "--where", "flag <> 'bad'")
+    assert changed.returncode == 2, "what notes chose is part of the run"
     shown = json.loads(foil("show", out, "--where", "note = 'fine' AND topic_id < 'topic-005'", "--json").stdout)
     assert [each["id"] for each in shown["topics"]] == ["topic-004"]
 
@@ -95,6 +98,11 @@ def test_a_filter_chooses_from_rejected_topics_too(out, tmp_path):
     rows = by_id(tmp_path / "into")
     assert rows["topic-003"].verdicts[-1].evidence.endswith("it was rejected: other_passage_named")
     assert (rows["topic-002"].reason, rows["topic-005"].reason) == ("other_passage_named", "other_passage_named")
+
+
+def test_a_filter_takes_no_rejected_topics_unasked(out, tmp_path):
+    ended = foil("filter", out, tmp_path / "into", "--heldout", "false", "--rejected")
+    assert (ended.returncode, "give --where" in ended.stderr) == (2, True), ended.stderr
 
 
 @pytest.mark.slow

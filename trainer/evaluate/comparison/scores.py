@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from foil.trainer.evaluate.benchmarks.bare import bare_texts, with_bare
+from foil.trainer.evaluate.benchmarks.bare import with_bare
 from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery, unreachable
 from foil.trainer.evaluate.measures.catalog import Measure, measure_all, measure_named
 from foil.trainer.evaluate.measures.following.p_mrr import PMRR
@@ -73,7 +73,7 @@ def score(
     """
     for benchmark in benchmarks:
         chosen = [measure_named(name) for name in measures or benchmark.measures]
-        both, bare_of = with_bare(benchmark) if bare else (benchmark, dict.fromkeys(bare_texts(benchmark), ""))
+        both, bare_of = with_bare(benchmark) if bare else (benchmark, {})
         values, both_ways = {}, {}
         for system in systems:
             reads = bare and not isinstance(system, GivenOrder | TrecRun)
@@ -83,7 +83,7 @@ def score(
             values[system.name] = measure_all(chosen, benchmark.queries, benchmark.qrels, run)
             if headline := _headline(benchmark, values[system.name]):
                 values[system.name] |= {SCORE: headline}
-            if measure := _headline_measure(benchmark, chosen):
+            if measure := _headline_measure(benchmark, chosen) if bare else None:
                 both_ways[system.name] = _both_ways(benchmark, measure, ranked, bare_of, reads=reads)
         yield CollectionScores(
             benchmark.name, benchmark.digest, benchmark.revision, values, groups_of(benchmark.queries),

@@ -11,14 +11,16 @@ from scipy import stats
 
 from foil.engine.errors import CorruptDataError
 from foil.trainer.benchmark_source import BenchmarkSource
+from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery, unreachable
 from foil.trainer.evaluate.benchmarks.catalog import benchmarks_of, read_benchmark
 from foil.trainer.evaluate.comparison import results as results_module
 from foil.trainer.evaluate.comparison import scores as scores_module
-from foil.trainer.evaluate.comparison.results import keep, results, weighted
+from foil.trainer.evaluate.comparison.results import instruction_lines, keep, results, weighted
 from foil.trainer.evaluate.comparison.scores import CollectionScores, score
 from foil.trainer.evaluate.comparison.topics import gains
 from foil.trainer.evaluate.measures.catalog import measure_all, measure_named
 from foil.trainer.evaluate.systems.bm25 import Bm25
+from foil.trainer.evaluate.systems.given import TrecRun
 from foil.trainer.evaluate.systems.system import Bm25Settings
 from tests.trainer.evaluate.benchmarks.tiny_benchmarks import write_benchmark
 
@@ -159,3 +161,19 @@ def test_what_one_model_gained_over_another_is_paired_and_in_points():
     [(measure, row)] = gains(base, other, resamples=200).items()
     assert (measure, row.count) == ("net", 2)
     assert (row.value, row.difference, row.low, row.high) == pytest.approx((60, 10, 10, 10))
+
+
+def test_a_run_from_a_file_has_no_bare_queries_and_no_gain(tmp_path):
+    queries = (
+        EvaluationQuery("a", "x", core="a", mode="original"),
+        EvaluationQuery("a1", "x", "with a date", core="a", mode="instructed"),
+        EvaluationQuery("b1", "y", "with a date", core="b", mode="instructed"),
+    )
+    documents = {f"d{number}": ("", f"text {number}") for number in range(5)}
+    qrels = {"a": {"d0": 1}, "a1": {"d0": 1}, "b1": {"d1": 1, "d2": 1, "gone": 1}}
+    benchmark = Benchmark("n", "", documents, queries, qrels, excluded={"b1": frozenset({"d2"})})
+    (tmp_path / "run.txt").write_text("a Q0 d0 1 5.0 s\na1 Q0 d0 1 5.0 s\nb1 Q0 d1 1 5.0 s\n")
+    [scores] = score([benchmark], [TrecRun(str(tmp_path / "run.txt"))], ["nDCG@10"], 100, bare=True)
+    [line] = dict(instruction_lines([scores], "queries", 200)).values()
+    assert (line.instructed, line.without_instruction, line.gain) == (2, None, None)
+    assert unreachable(benchmark) == (2, 2)

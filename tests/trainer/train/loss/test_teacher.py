@@ -1,6 +1,7 @@
 """A student learns a reranker's scores: losses worked by hand, finite gradients, exact resumption, clear refusals."""
 
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from pydantic import ValidationError
 
 from foil.cluster.commands.app import app
 from foil.cluster.endings import run_command
+from foil.engine.atomic_files import write_json
 from foil.engine.errors import UsageError
 from foil.trainer.model.checkpoint import weights
-from foil.trainer.model.checksums import read_facts
+from foil.trainer.model.checksums import read_facts, sealed
 from foil.trainer.model.pair_scorer import load_pair_scorer
 from foil.trainer.model.published_model import fingerprint_of
 from foil.trainer.model_settings import LateInteractionSettings, ModelSettings
@@ -118,8 +120,19 @@ def test_a_teacher_that_is_none_is_refused(bert, view, reranker, tmp_path):
         train(settings_for(bert, **taught(tmp_path / "nowhere", "kl")), view, tmp_path / "student")
     with pytest.raises(ValidationError, match="leave out `workers`"):
         TrainSettings(loss={"teacher": {"model": "m"}}, workers=2)
-    plain, student = TrainSettings(), TrainSettings(loss={"teacher": {"model": "m"}})
-    assert fingerprint_of(plain, "d") != fingerprint_of(student, "d")
+
+
+def test_a_teacher_is_known_by_its_model_and_not_by_its_folder(bert, view, reranker, tmp_path):
+    moved = shutil.copytree(reranker, tmp_path / "moved")
+    here, there = (settings_for(bert, **taught(folder, "kl")) for folder in (reranker, moved))
+    assert fingerprint_of(here, "d") == fingerprint_of(there, "d") != fingerprint_of(settings_for(bert), "d")
+    train(here, view, tmp_path / "out")
+    train(there, view, tmp_path / "out")
+    facts = read_facts(moved)
+    body = {name: value for name, value in facts.items() if name != "sha256"}
+    write_json(moved / "foil.json", sealed({**body, "command": "trained anew"}))
+    with pytest.raises(UsageError, match="was trained with another teacher"):
+        train(there, view, tmp_path / "out")
 
 
 def test_the_example_learns_a_step(bert, reranker, world, tmp_path):
