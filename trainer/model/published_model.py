@@ -62,8 +62,8 @@ def choices_of(settings: TrainSettings) -> dict[str, Any]:
 
 def made_of(settings: TrainSettings, digest: str) -> dict[str, Any]:
     """What a checkpoint and foil.json keep of what a run was made of."""
-    made = {"snapshot": digest, "settings": settings.model_dump(mode="json")}
-    return made | ({"teacher": _teacher(settings)} if settings.loss.teacher else {})
+    parts = {"snapshot": digest, "settings": settings.model_dump(mode="json")}
+    return parts | ({"teacher": _teacher(settings)} if settings.loss.teacher else {})
 
 
 def what_changed(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -82,11 +82,11 @@ def _model_files(folder: Path, draft: Path) -> "list[ReleaseFile]":
 
     facts = check_model(folder)
     write_json(draft / FACTS, sealed(public_facts(facts)))
-    named = {*facts["files"], CARD, *DRAWINGS}
+    own_names = {*facts["files"], CARD, *DRAWINGS}
     digests = digests_of(folder)
-    own = [name for name in digests if name in named or name.startswith(EXPORTS)]
-    if others := sorted(digests.keys() - {*own, FACTS}):
-        say(f"not of the model, and not sent: {', '.join(others[:5])}{' ...' if len(others) > 5 else ''}")
+    own = [name for name in digests if name in own_names or name.startswith(EXPORTS)]
+    if strange := sorted(digests.keys() - {*own, FACTS}):
+        say(f"not of the model, and not sent: {', '.join(strange[:5])}{' ...' if len(strange) > 5 else ''}")
     paths = {**{name: folder / name for name in own}, FACTS: draft / FACTS}
     return [ReleaseFile(name, path, path.stat().st_size, digest_of(path)) for name, path in paths.items()]
 
