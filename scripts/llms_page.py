@@ -13,7 +13,7 @@ FIRST = ("README.md", "docs/skill/SKILL.md")
 def page() -> str:
     """The text of llms.txt."""
     readme = (REPO / "README.md").read_text()
-    title, summary = re.match(r"# ([^\n]*)\n\n(.*?)\n\n", readme, re.DOTALL).groups()  # type: ignore[union-attr]
+    title, summary, *_ = readme.removeprefix("# ").split("\n\n")
     docs = sorted(str(path.relative_to(REPO)) for path in (REPO / "docs").rglob("*.md"))
     places = [*FIRST, *(place for place in docs if place not in FIRST), "CONTRIBUTING.md", "lab/README.md"]
     lines = "\n".join(map(_line, places))

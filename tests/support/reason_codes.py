@@ -59,11 +59,12 @@ def given_reasons() -> tuple[set[str], list[str]]:
 
 def _reason_of(call: ast.Call) -> Iterator[ast.expr]:
     place = GIVEN[_name(call.func)]
-    starred = next((n for n, each in enumerate(call.args) if isinstance(each, ast.Starred)), len(call.args))
-    if place < starred:
-        yield call.args[place]
-    elif starred < len(call.args):
-        yield call.args[starred].value  # type: ignore[attr-defined]
+    for each in call.args[: place + 1]:
+        if isinstance(each, ast.Starred):
+            yield each.value
+            break
+    else:
+        yield from call.args[place : place + 1]
     yield from (each.value for each in call.keywords if each.arg == "reason")
 
 
@@ -128,7 +129,7 @@ class _Values:
         return self._results(_name(node.func), element)
 
     def _bound(self, name: str, element: int | None) -> Iterator[tuple[ast.expr, int | None]]:
-        """What the name is bound to in its file: assigned, or one of what is gone through."""
+        """What the name is bound to in its file, or in the one that it is imported from: assigned, or gone through."""
         for node in ast.walk(TREES[self.path]):
             match node:
                 case (
@@ -139,6 +140,9 @@ class _Values:
                     elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
                         pairs = zip(target.elts, value.elts, strict=False)
                         yield from ((part, element) for each, part in pairs if _name(each) == name)
+                case ast.ImportFrom(module=str(module), names=names) if name in {each.name for each in names}:
+                    source = REPO / f"{module.removeprefix('foil.').replace('.', '/')}.py"
+                    yield from _Values(source)._bound(name, element) if source in TREES else ()
                 case ast.For(target=target, iter=gone) | ast.comprehension(target=target, iter=gone):
                     yield from ((each, place) for place in _places(target, name, element) for each in _each(gone))
 
