@@ -3,12 +3,15 @@
     rows of the set + topics of the run, query by query --> set/FILE with the labels that stand, passages.jsonl
 
 A negative that was turned joins the relevant passages of its row, or makes a row of its own where a row has one. A row
-of fixed columns that lost a negative takes another of its query, or repeats one of its own. A row without a relevant
-passage, and one that has lost all its negatives, is left out. Price: the rows of one query are in memory.
+of fixed columns that lost a passage takes another of its query and label, or repeats one of its own. A row without a
+relevant passage, and one that has lost all its negatives, is left out, as are the rows of a query that the run has
+not, or could not judge. A set that is not the one that was judged is refused before anything of the last one goes.
+Price: the rows of one query are in memory.
 """
 
 import json
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,15 +25,17 @@ import pyarrow.parquet as pq
 from foil.cluster.seeds.training_set import TrainingRow, TrainingSetReader, TrainingSetSettings, entries_of, text_of
 from foil.datasets_out.commits.snapshot import load_snapshot, read_partitions
 from foil.datasets_out.release.row_files import Row, Sink, open_sink
-from foil.engine.atomic_files import publish_folder
+from foil.engine.atomic_files import sync
+from foil.engine.errors import UsageError
 from foil.engine.seeds.files.rows import SourceRow, read_rows
-from foil.engine.topic import Seed, Topic, Verdict
+from foil.engine.topic import Topic, Verdict
 from foil.prompts.constraints.detectors import fold_text
 from foil.prompts.recipes.stored import unpack_topics
 from foil.validators.judges.votes import UNREADABLE
 
-PASSAGES = "passages.jsonl"
-LEFT_OUT, _JUDGE = "left_out", "judge_demands"
+PASSAGES, ROWS = "passages.jsonl", "set"
+LEFT_OUT, UNSEEN = "left_out", "not_in_the_run"
+_JUDGE, _DRAFT = "judge_demands", ".relabelled."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +60,36 @@ Fates = dict[str, Fate]
 
 @dataclass(slots=True)
 class Relabelled:
-    """How many passages came to what, and how many rows were written, or left out and why."""
+    """How many passages came to what, how many labels stand unread, how many rows were written, or left out and why."""
 
     passages: Counter[str] = field(default_factory=Counter)
+    unread: int = 0
     rows: Counter[str] = field(default_factory=Counter)
 
 
-def write_relabelled(settings: TrainingSetSettings, out: Path, into: Path, rows_into: Path | None) -> Relabelled:
-    """Writes what became of each passage under `into`, and the rows that stand into `rows_into`, a new folder."""
-    counts = Relabelled()
+def write_relabelled(settings: TrainingSetSettings, out: Path, into: Path, *, with_rows: bool) -> Relabelled:
+    """Writes passages.jsonl, what became of each passage, and `with_rows` the rows that stand; both anew.
 
-    def write(draft: Path) -> None:
-        with _SetFiles(draft, into / PASSAGES, settings.path, with_rows=rows_into is not None) as files:
+    Raises UsageError, with all as it was, where the set is not the one that was judged.
+    """
+    counts = Relabelled()
+    for stale in into.glob(f"{_DRAFT}*"):
+        shutil.rmtree(stale)
+    draft = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=into))
+    try:
+        with _SetFiles(draft, settings.path, with_rows=with_rows) as files:
             for rows, fates in _groups(settings, out):
                 _add_group(files, rows, fates, counts)
-
-    publish_folder(rows_into or into / ".none", write)
-    shutil.rmtree(into / ".none", ignore_errors=True)
+        for path in (*draft.rglob("*"), draft):
+            sync(path)
+        if (into / ROWS).exists():
+            shutil.rmtree(into / ROWS)
+        if with_rows:
+            (draft / ROWS).rename(into / ROWS)
+        (draft / PASSAGES).replace(into / PASSAGES)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    sync(into)
     return counts
 
 
@@ -82,17 +100,40 @@ def _groups(settings: TrainingSetSettings, out: Path) -> Iterator[tuple[list[Tra
     for seed, rows in TrainingSetReader(settings).groups(read_rows(settings.path, settings.max_row_bytes)):
         own = topic if topic is not None and topic.seed_id == seed.id else None
         topic = next(topics, None) if own else topic
-        yield rows, fates_of(seed, own)
+        [packed] = unpack_topics(seed)
+        if own and not _is_of(own, packed):
+            raise _changed(settings.path, seed.id)
+        yield rows, fates_of(packed, own)
+    if topic is not None:
+        raise _changed(settings.path, topic.seed_id)
 
 
-def fates_of(seed: Seed, topic: Topic | None) -> Fates:
-    """What a seed's topic came to says of its passages, by their folded text. None: the run has none of it."""
-    [packed] = unpack_topics(seed)
+def _is_of(topic: Topic, packed: Topic) -> bool:
+    """Whether a judged topic is that of the rows as they are now."""
+    standing = {passage.id for passage in topic.passages}
+    judged = standing | {verdict.scope for verdict in topic.verdicts}
+    now = {passage.id for passage in packed.passages}
+    instructions = {intent.instruction for intent in packed.intents}
+    return topic.query == packed.query and (
+        topic.status == "failed"
+        or (standing <= now <= judged and {intent.instruction for intent in topic.intents} <= instructions)
+    )
+
+
+def _changed(path: Path, seed: str) -> UsageError:
+    return UsageError(
+        f"{path} is not the set that was judged: its query at {seed} is gone or has other texts. Nothing was written. "
+        "Put the file back as it was, or give another INTO with --reuse of this run, which pays for what is new alone"
+    )
+
+
+def fates_of(packed: Topic, topic: Topic | None) -> Fates:
+    """What a topic came to says of its passages, by their folded text. None: the run has none of it."""
     labels = {label.passage_id: label.relevance for label in packed.judgments}
     stands = topic is not None and topic.status == "accepted"
     now = {label.passage_id: label.relevance for label in topic.judgments} if topic and stands else {}
     verdict_of = {verdict.scope: verdict for verdict in topic.verdicts if verdict.validator == _JUDGE} if topic else {}
-    why = (topic.reason or "no_positive_left") if topic else "not_in_the_run"
+    why = (topic.reason or "no_positive_left") if topic else UNSEEN
     fates: Fates = {}
     for passage in packed.passages:
         label, verdict = labels[passage.id], verdict_of.get(passage.id)
@@ -102,7 +143,8 @@ def fates_of(seed: Seed, topic: Topic | None) -> Fates:
         else:
             outcome = "dropped" if stands and verdict and verdict.outcome == "edit" else LEFT_OUT
         probability = verdict.score if verdict and _is_read(verdict) else None
-        reason = reason or (why if outcome == LEFT_OUT else "")
+        unread = UNREADABLE if verdict and probability is None else ""
+        reason = reason or (why if outcome == LEFT_OUT else unread)
         fates[fold_text(passage.text)] = Fate(label, outcome, reason, probability, packed.id)
     return fates
 
@@ -114,20 +156,18 @@ def _is_read(verdict: Verdict) -> bool:
 class _SetFiles:
     """The files of the rows, each under its name in the set, and the one of the passages; use it as a context."""
 
-    def __init__(self, folder: Path, passages: Path, source: Path, *, with_rows: bool) -> None:
-        self._folder, self._passages, self._source, self._with_rows = folder, passages, source, with_rows
+    def __init__(self, folder: Path, source: Path, *, with_rows: bool) -> None:
+        self._rows, self._source, self._with_rows = folder / ROWS, source, with_rows
+        self._rows.mkdir()
         self._sinks: dict[str, Sink] = {}
-        self._draft = passages.with_suffix(".draft.jsonl")
-        self._labels = open_sink(self._draft, pa.schema([]))
+        self._labels = open_sink(folder / PASSAGES, pa.schema([]))
 
     def __enter__(self) -> "_SetFiles":
         return self
 
-    def __exit__(self, failed: object, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         for sink in (*self._sinks.values(), self._labels):
             sink.close()
-        if failed is None:
-            self._draft.replace(self._passages)
 
     def file_of(self, row: SourceRow) -> str:
         """The row's file within the set."""
@@ -143,7 +183,7 @@ class _SetFiles:
             name = f"{name}l" if name.endswith(".json") else name
             texts = pa.schema([(column, pa.string()) for column in source.value])
             schema = pq.read_schema(source.path) if name.endswith(".parquet") else texts
-            self._sinks[source.path] = open_sink(self._folder / name, schema)
+            self._sinks[source.path] = open_sink(self._rows / name, schema)
         self._sinks[source.path].write(values)
 
     def add_passage(self, values: Row) -> None:
@@ -167,6 +207,7 @@ def _add_group(files: _SetFiles, rows: Sequence[TrainingRow], fates: Fates, coun
             elif why and fate.outcome in ("kept", "marked"):
                 fate = replace(fate, outcome=LEFT_OUT, reason=why)
             counts.passages[fate.outcome] += 1
+            counts.unread += fate.reason == UNREADABLE
             at = {"file": files.file_of(each.row), "line": each.row.line, "column": name, "place": place}
             files.add_passage(at | {"label": label, "probability": fate.probability, "done": fate.outcome,
                                     "reason": fate.reason, "topic": fate.topic})  # fmt: skip
@@ -191,22 +232,25 @@ class _GroupEditor:
 
     def edited(self, each: TrainingRow) -> tuple[list[dict[str, Any]], str]:
         """The rows that become of one; none, and why, where it is left out."""
-        values, columns = dict(each.row.value), each.columns
-        had_negatives = bool(self._entries(each, columns.negatives))
-        for name in columns.negatives:
-            values[name] = self._standing(each, name, -1)
-        if not self._fill(values, each) and had_negatives:
-            return [], "no_negative_left"
-        new = self._newly_positive(each)
-        first, *further = columns.positives
-        for name in further:
-            values[name] = self._standing(each, name, 1)
-        standing = self._standing(each, first, 1)
-        if isinstance(standing, list):
-            together = standing + new
-            return ([{**values, first: together}], "") if together else ([], "no_positive_left")
-        texts = [entry for entry in (standing, *new) if entry not in (None, "")]
-        return [{**values, first: entry} for entry in texts], "" if texts else "no_positive_left"
+        negatives, positives = each.columns.negatives, each.columns.positives
+        cells = self._filled(each, negatives, -1, self._spare)
+        if not any(cells.values()) and self._entries(each, negatives):
+            return [], self._why(each, negatives, "no_negative_left")
+        cells |= self._filled(each, positives, 1, ())
+        new, lists = self._newly_positive(each), [name for name in positives if isinstance(cells[name], list)]
+        if lists:
+            cells[lists[0]] = cells[lists[0]] + [_like(each.row.value[lists[0]], entry) for entry in new]
+            new = []
+        stand = any(cells[name] for name in positives)
+        values, first = {**each.row.value, **cells}, positives[0]
+        more = [{**values, first: _like(each.row.value.get(first), entry)} for entry in new]
+        edited = [values, *more] if stand else more
+        return edited, "" if edited else self._why(each, positives, "no_positive_left")
+
+    def _why(self, each: TrainingRow, names: Iterable[str], lost: str) -> str:
+        """Why no passage of these columns is left: `lost`, but where the run did not come to judge a single one."""
+        fates = [self._fates[fold_text(text_of(entry))] for entry in self._entries(each, names)]
+        return fates[0].reason if all(fate.outcome == LEFT_OUT for fate in fates) else lost
 
     def _newly_positive(self, each: TrainingRow) -> list[Any]:
         """The turned negatives of a row, each once a query."""
@@ -218,14 +262,15 @@ class _GroupEditor:
                 new.append(entry)
         return new
 
-    def _fill(self, values: dict[str, Any], each: TrainingRow) -> bool:
-        """Fills the cells of single negatives that are empty now. False where no negative is left."""
-        names = each.columns.negatives
-        own = [entry for name in names for entry in entries_of(values[name])]
-        holes = [name for name in names if values[name] == "" and each.row.value.get(name)]
-        spare = [entry for entry in self._spare if entry not in own and not isinstance(entry, dict)]
-        values |= dict(zip(holes, cycle(spare + own) if spare + own else (), strict=False))
-        return bool(own or (holes and spare))
+    def _filled(self, each: TrainingRow, names: Sequence[str], sign: int, spare: Sequence[Any]) -> dict[str, Any]:
+        """The cells with the passages that have this label, those of single ones that were lost filled again."""
+        cells = {name: self._standing(each, name, sign) for name in names}
+        own = [entry for name in names for entry in entries_of(cells[name])]
+        holes = [name for name in names if cells[name] == "" and each.row.value.get(name)]
+        fresh = [entry for entry in spare if entry not in own]
+        for name, entry in zip(holes, cycle(fresh + own) if fresh + own else (), strict=False):
+            cells[name] = _like(each.row.value[name], entry)
+        return cells
 
     def _standing(self, each: TrainingRow, name: str, sign: int) -> Any:
         """A cell with the passages that have this label; "" for a single one that has not."""
@@ -240,3 +285,11 @@ class _GroupEditor:
     @staticmethod
     def _entries(each: TrainingRow, names: Iterable[str]) -> list[Any]:
         return [entry for name in names for entry in entries_of(each.row.value.get(name))]
+
+
+def _like(cell: Any, entry: Any) -> Any:
+    """An entry in the form of those of a cell: a text, or a record."""
+    [model, *_] = [*entries_of(cell), entry]
+    if isinstance(model, dict) == isinstance(entry, dict):
+        return entry
+    return {**dict.fromkeys(model, ""), "text": entry} if isinstance(model, dict) else text_of(entry)

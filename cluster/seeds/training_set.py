@@ -27,9 +27,6 @@ from foil.engine.topic import Passage, PassageRole, Seed, Topic
 from foil.prompts.passages.topic_builder import TopicBuilder
 from foil.prompts.recipes.stored import pack_topics
 
-_MOST = 10_000
-"""Passages of one query that are read."""
-
 
 class TrainingColumns(Settings):
     """The columns of a training set; several ones of passages count together."""
@@ -112,10 +109,8 @@ class TrainingSetReader(RowReader[TrainingSetSettings]):
 
     def _seed(self, rows: list[TrainingRow]) -> Seed:
         first = rows[0]
-        positives, negatives = (
-            [passage for each in rows for passage in each.passages(names, role)]
-            for names, role in _sides(first.columns)
-        )
+        positives = [each for row in rows for each in row.passages(row.columns.positives, "seed_positive")]
+        negatives = [each for row in rows for each in row.passages(row.columns.negatives, "seed_negative")]
         seed = self.make_seed(location_id(self._settings.path, first.row), first.query, positives, negatives, {})
         return replace(seed, attributes=pack_topics([_topic(seed, first.instruction)]))
 
@@ -143,14 +138,10 @@ def _passage(row: SourceRow, column: str, entry: Any, role: PassageRole) -> Pass
     return Passage(text, role, title=record.title())
 
 
-def _sides(columns: TrainingColumns) -> tuple[tuple[tuple[str, ...], PassageRole], ...]:
-    return (columns.positives, "seed_positive"), (columns.negatives, "seed_negative")
-
-
 def _topic(seed: Seed, instruction: str) -> Topic:
     """The topic of a seed: its labels as the set has them (`mined`: no judge has seen them)."""
     builder = TopicBuilder("training_set", seed)
-    positives, negatives = (builder.add_new(own, _MOST) for own in (seed.positives, seed.negatives))
+    positives, negatives = (builder.add_new(own, len(own)) for own in (seed.positives, seed.negatives))
     intent = builder.add_intent("instructed" if instruction else "original", instruction)
     builder.judge(intent, "mined", *((each, 1) for each in positives), *((each, -1) for each in negatives))
     return builder.build(**({} if instruction else {"rows": "plain"}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -108,11 +107,10 @@ def relabel(
     """
     from foil.cluster.commands.operators.run import run_and_show
 
+    _check_places(file, into)
     policy = _Policy(false_negatives, positives, threshold, doubt, absolute)
     seeds = [f"seeds={_seeds(file, columns)}", "recipe={kind: stored}"]
     job = _decided(_job(job_file, model, [*seeds, *(overrides or [])], into / "run"), policy)
-    if (into / "set").exists() and not (into / "run").exists():
-        raise UsageError(f"{into / 'set'} is not of `foil relabel`, which would write it anew; give another INTO")
     failed: typer.Exit | None = None
     try:
         run_and_show(job, reuse or [], takeover=takeover, retry_failed=retry_failed, as_json=False)
@@ -123,6 +121,20 @@ def relabel(
     _write(job, into, form, as_json=as_json)
     if failed:
         raise failed
+
+
+def _check_places(file: Path, into: Path) -> None:
+    """Refuses where the set would be written over, or where something stands that is not of this command."""
+    from foil.cluster.releases.relabelled import PASSAGES, ROWS
+
+    written = [into / name for name in (ROWS, PASSAGES, "run")]
+    for path in written:
+        if file.resolve().is_relative_to(path.resolve()):
+            raise UsageError(f"{file} lies where `foil relabel` writes ({path}); give another INTO")
+        if path.is_symlink() or (path.exists() and not (into / "run" / "run.json").is_file()):
+            raise UsageError(f"{path} is not of `foil relabel`, which would write it anew; give another INTO")
+    if into.resolve().is_relative_to(file.resolve()):
+        raise UsageError(f"{into} lies in {file}, whose files are read; give an INTO outside of it")
 
 
 def _seeds(file: Path, columns: str) -> str:
@@ -179,27 +191,41 @@ def _write(job: Job, into: Path, form: SetFormat, *, as_json: bool) -> None:
     """Writes the set anew, and what became of each passage."""
     from foil.cluster.commands.releases.export import Format, ReleaseOptions, SplitName, show_release
     from foil.cluster.commands.releases.export import write as write_release
-    from foil.cluster.releases.relabelled import write_relabelled
+    from foil.cluster.releases.relabelled import ROWS, write_relabelled
     from foil.cluster.seeds.training_set import TrainingSetSettings
+    from foil.engine.atomic_files import held
 
     assert isinstance(job.seeds, TrainingSetSettings)
-    rows_into = into / "set"
-    shutil.rmtree(rows_into, ignore_errors=True)
-    counts = write_relabelled(job.seeds, job.out, into, rows_into if form is SetFormat.SAME else None)
-    if form is not SetFormat.SAME:
-        options = ReleaseOptions(
-            job.out, Format(form.value), SplitName.TRAIN, rows_into, None, None, None, _ONE_SPLIT, None, allow=True
-        )
-        show_release(write_release(options), rows_into, as_json=False)
+    with held(into, "relabel"):
+        counts = write_relabelled(job.seeds, job.out, into, with_rows=form is SetFormat.SAME)
+        if form is not SetFormat.SAME:
+            options = ReleaseOptions(
+                job.out,
+                Format(form.value),
+                SplitName.TRAIN,
+                into / ROWS,
+                None,
+                None,
+                None,
+                _ONE_SPLIT,
+                None,
+                allow=True,
+            )
+            show_release(write_release(options), into / ROWS, as_json=False)
     _show(counts, into, as_json=as_json)
 
 
 def _show(counts: Relabelled, into: Path, *, as_json: bool) -> None:
+    from foil.cluster.releases.relabelled import UNSEEN
     from foil.cluster.terminal import print_json, say, show
 
     lines = [(f"passages {fate}", f"{count:,}") for fate, count in sorted(counts.passages.items())]
     lines += [(f"rows {outcome}", f"{count:,}") for outcome, count in sorted(counts.rows.items()) if count]
     show(["what became of the set", "how many"], lines, str(into / "set"), numbers=True)
     say(f"{into / 'passages.jsonl'} says of every passage its P(relevant) and what was done")
+    if unseen := counts.rows[f"left out: {UNSEEN}"]:
+        say(f"WARNING: {unseen:,} rows are left out because the run has not their query: it skipped or never read them")
+    if counts.unread:
+        say(f"WARNING: {counts.unread:,} labels stand unread: the judge gave no answer that could be read")
     if as_json:
         print_json({"into": str(into), "passages": dict(counts.passages), "rows": dict(+counts.rows)})

@@ -8,12 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from foil.cluster.releases.relabelled import fates_of
+from foil.cluster.seeds.training_set import TrainingSetReader, TrainingSetSettings
 from foil.datasets_out.release.row_files import read_rows_of
 from foil.engine.flow.journal_reading import possibly_paid_twice
+from foil.engine.seeds.files.rows import read_rows
 from foil.engine.storage.opening import open_store
+from foil.prompts.recipes.stored import unpack_topics
 from tests.support.commands import calls_sent, foil
 from tests.support.models.character import Character
-from tests.support.models.fault_server import serving
+from tests.support.models.fault_server import Behaviour, serving
 from tests.support.small_parts import digest
 from tests.support.topics.trades import trade_rows
 
@@ -218,23 +222,110 @@ def test_a_negative_is_false_where_it_is_no_less_relevant_than_the_positive(tmp_
 
 def test_wrong_use_is_refused_before_anything_is_paid(served, tmp_path):
     path = write(tmp_path / "set.jsonl", [{"question": "q", "answer": "a"}])
-    (tmp_path / "e" / "set").mkdir(parents=True)
+    for name in ("e/set", "f/run", "g"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("e/set/mine.txt", "f/run/mine.txt", "g/passages.jsonl"):
+        (tmp_path / name).write_text('{"query": "q", "pos": ["a"], "neg": ["b"]}\n')
+    (tmp_path / "h").symlink_to(tmp_path / "g")
     for arguments, words in (
         ((path, tmp_path / "a"), "name who judges"),
         ((path, tmp_path / "b", "--job", served[1], "--set", "validators=[{kind: shape}]"), "needs one"),
         ((path, tmp_path / "c", "--job", served[1], "--threshold", "0.1"), "must hold"),
         ((path, tmp_path / "d", "--job", served[1]), "no seeds in"),
         ((path, tmp_path / "e", "--job", served[1]), "give another INTO"),
+        ((path, tmp_path / "f", "--job", served[1]), "give another INTO"),
+        ((path, tmp_path / "g", "--job", served[1]), "give another INTO"),
+        ((tmp_path / "g" / "passages.jsonl", tmp_path / "g", "--job", served[1]), "lies where `foil relabel` writes"),
+        ((tmp_path / "g" / "passages.jsonl", tmp_path / "h", "--job", served[1]), "lies where `foil relabel` writes"),
+        ((tmp_path / "e" / "set", tmp_path / "e", "--job", served[1]), "lies where `foil relabel` writes"),
+        ((tmp_path, tmp_path / "e" / "into", "--job", served[1]), "outside of it"),
     ):
+        before = {each: each.is_file() and each.read_bytes() for each in tmp_path.rglob("*")}
         ended = foil("relabel", *arguments)
         assert ended.returncode in (1, 2)
         assert words in ended.stderr
+        assert {each: each.is_file() and each.read_bytes() for each in before} == before
 
 
-def test_a_model_alone_is_enough(served, tmp_path):
-    ended = foil(
-        "relabel", write(tmp_path / "set.jsonl", flag_rows()[:3]), tmp_path / "into", "--model",
-        f"in-character@{served[0].url}",
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    assert read(tmp_path / "into" / "set" / "set.jsonl")[0]["neg"] == BAD[0]
+def test_a_set_that_changed_after_its_run_is_refused_and_the_last_one_stays(served, tmp_path):
+    path, into = write(tmp_path / "set.jsonl", flag_rows()[:4]), tmp_path / "into"
+    relabel(served, path, into)
+    before = {name: (into / name).read_bytes() for name in ("passages.jsonl", "set/set.jsonl")}
+    whole = flag_rows()[:4]
+    for changed in (
+        [whole[1], whole[0], *whole[2:]],
+        [{**whole[0], "neg": [*whole[0]["neg"], "one more"]}, *whole[1:]],
+        [{**whole[0], "neg": whole[0]["neg"][1:]}, *whole[1:]],
+        [{**whole[0], "prompt": "an instruction"}, *whole[1:]],
+        whole[:3],
+    ):
+        write(path, changed)
+        ended = foil("relabel", path, into, "--job", served[1])
+        assert ended.returncode == 2
+        assert "is not the set that was judged" in ended.stderr
+        assert {name: (into / name).read_bytes() for name in before} == before
+    assert sorted(each.name for each in into.iterdir()) == [".relabel.lock", "passages.jsonl", "run", "set"]
+    write(path, [*whole, flag_rows()[5]])
+    ended = relabel(served, path, into)
+    assert "WARNING: 1 rows are left out because the run has not their query" in ended.stderr
+    assert {fate["reason"] for fate in fates(into) if fate["line"] == 5} == {"not_in_the_run"}
+    assert read(into / "set" / "set.jsonl") == [{**row, "neg": BAD[i]} for i, row in enumerate(whole)]
+
+
+def test_what_a_killed_writer_left_goes_and_other_layouts_leave_nothing(served, tmp_path):
+    path, into = write(tmp_path / "set.jsonl", flag_rows()[:4]), tmp_path / "into"
+    (into / ".relabelled.dead").mkdir(parents=True)
+    relabel(served, path, into, "--format", "tevatron")
+    assert sorted(each.name for each in into.iterdir()) == [".relabel.lock", "passages.jsonl", "run", "set"]
+
+
+def test_rows_of_one_query_may_have_other_columns(served, tmp_path):
+    rows = [{"anchor": QUERIES[0], "positive": GOOD[0], "negative": BAD[0][0]},
+            {"anchor": QUERIES[0], "positive": GOOD[0], "negative_1": BAD[0][1], "negative_2": FALSE[0]}]  # fmt: skip
+    before = calls_sent(served[0])
+    relabel(served, write(tmp_path / "set.jsonl", rows), tmp_path / "into")
+    assert calls_sent(served[0]) - before == 4
+    after = read(tmp_path / "into" / "set" / "set.jsonl")
+    assert after == [rows[0], {**rows[1], "negative_2": BAD[0][0]}]
+
+
+def test_a_query_may_have_thousands_of_passages(tmp_path):
+    texts = [f"passage number {number}" for number in range(10_050)]
+    path = write(tmp_path / "set.jsonl", [{"query": "a query", "pos": texts[:1], "neg": texts[1:]}])
+    [(seed, _)] = TrainingSetReader(TrainingSetSettings(path=path)).groups(read_rows(path, 1 << 24))
+    [packed] = unpack_topics(seed)
+    assert len(fates_of(packed, None)) == 10_050
+
+
+def test_one_of_several_positives_is_dropped_and_the_row_stays(served, tmp_path):
+    rows = [{"q": QUERIES[0], "yes_1": BAD[1][0], "yes_2": GOOD[0], "no": BAD[0][0]}]
+    columns = "{query: q, positives: [yes_1, yes_2], negatives: [no]}"
+    path = write(tmp_path / "set.csv", rows)
+    relabel(served, path, tmp_path / "into", "--columns", columns, "--positives", "drop")
+    assert read(tmp_path / "into" / "set" / "set.csv") == [{**rows[0], "yes_1": GOOD[0]}]
+
+
+def test_a_turned_passage_takes_the_form_of_the_cell_that_it_joins(served, tmp_path):
+    records = [{"title": "", "text": text} for text in (FALSE[0], BAD[0][0])]
+    rows = [{"q": QUERIES[0], "yes": GOOD[0], "no": records},
+            {"q": QUERIES[1], "yes": [{"docid": "7", "text": GOOD[1]}], "no": [FALSE[1], BAD[1][0]]}]  # fmt: skip
+    columns, path = "{query: q, positives: [yes], negatives: [no]}", write(tmp_path / "set.jsonl", rows)
+    relabel(served, path, tmp_path / "into", "--columns", columns, "--false-negatives", "turn")
+    assert read(tmp_path / "into" / "set" / "set.jsonl") == [
+        {**rows[0], "no": records[1:]}, {**rows[0], "yes": FALSE[0], "no": records[1:]},
+        {**rows[1], "yes": [*rows[1]["yes"], {"docid": "", "text": FALSE[1]}], "no": BAD[1][:1]},
+    ]  # fmt: skip
+
+
+def test_labels_that_the_judge_did_not_answer_for_stand_and_are_counted(tmp_path):
+    rows = [flag_rows()[0], {**flag_rows()[1], "query": QUERIES[1] + " very" * 4000}]
+    with serving(Behaviour(longest_prompt=3000), Character()) as server:
+        job = tmp_path / "job.yaml"
+        job.write_text(JOB.format(url=server.url))
+        ended = relabel((server, job), write(tmp_path / "set.jsonl", rows), tmp_path / "into")
+    assert "WARNING: 3 labels stand unread" in ended.stderr
+    second = [fate for fate in fates(tmp_path / "into") if fate["line"] == 2]
+    assert {(fate["done"], fate["reason"], fate["probability"]) for fate in second} == {
+        ("kept", "unreadable_judge", None)
+    }
+    assert read(tmp_path / "into" / "set" / "set.jsonl")[1] == rows[1]
