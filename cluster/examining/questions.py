@@ -18,8 +18,8 @@ from foil.engine.errors import ModelError, RefusedRequestError, UnreadableReplyE
 from foil.engine.models.params import ROOM_FOR_THOUGHTS, dialect_of
 from foil.engine.protocols import PlainAnswer
 from foil.engine.requests import SHORTEST_CONTEXT, ending_of
+from foil.prompts.judge_logprobs import probability_of_yes
 from foil.prompts.parse import StructuredReply, begins_with_thoughts, parse_reply
-from foil.validators.judges.logprobs import probability_of_yes
 
 _YES_OR_NO = "Is water wet? Answer with one word, yes or no."
 _SPARE_TOKENS = 16

@@ -27,6 +27,7 @@ PAPERS: Mapping[str, tuple[str, ...]] = {
     "promptriever": ("shape", "leak", "judge_relevance"),
     "dual_view": ("shape", "leak", "judge_polarity"),
     "infosearch": ("shape", "leak", "dimension_check", "judge_relevance"),
+    "contrast": ("shape", "leak", "judge_demands"),
     "custom": ("shape", "leak", "constraint_check"),
     "verifiable": ("shape", "leak", "constraint_check", "duplicates"),
 }

@@ -5,6 +5,7 @@ from typing import Any
 
 from foil.engine.protocols import Recipe
 from foil.engine.settings import Settings
+from foil.prompts.recipes.contrast import Contrast, ContrastSettings
 from foil.prompts.recipes.custom.recipe import Custom
 from foil.prompts.recipes.custom.settings import CustomSettings
 from foil.prompts.recipes.dual_view import DualView, DualViewSettings
@@ -21,6 +22,7 @@ RECIPES: Mapping[str, tuple[type[Settings], Callable[[Any], Recipe]]] = {
     "infir": (InfirSettings, Infir),
     "promptriever": (PromptrieverSettings, Promptriever),
     "dual_view": (DualViewSettings, DualView),
+    "contrast": (ContrastSettings, Contrast),
     "infosearch": (InfoSearchSettings, InfoSearch),
     "plain": (PlainSettings, Plain),
     "custom": (CustomSettings, Custom),

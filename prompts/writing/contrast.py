@@ -79,13 +79,13 @@ MANNERS: Mapping[Style, str] = {
 def contrast_of(questions: Questions, material: WritingMaterial, cell: GridCell) -> tuple[Demands, Demands]:
     """What I+ asks for and what I- asks for: one question or two, which P+ answers, and which it leaves open.
 
-    In the style `negation` each also bans the first question of the other. Where P+ answers nothing besides the query,
-    I+ asks for nothing and bans what I- asks for.
+    In the style `negation` each also bans the first question of the other. Where one of them has no question, it asks
+    for nothing and bans what the other asks for.
     """
     number = material.number("demands")
     most = 1 if cell.length == "short" else 1 + number % MOST_DEMANDS
     plus, minus = questions.answered[:most], questions.open[:most]
-    if cell.style == "negation" or not plus:
+    if cell.style == "negation" or not (plus and minus):
         return Demands(plus, minus[:1]), Demands(minus, plus[:1])
     return Demands(plus), Demands(minus)
 

@@ -44,6 +44,7 @@ JOBS = {
     "promptriever": ("{kind: promptriever}", "{kind: judge_relevance}"),
     "dual_view": ("{kind: dual_view, base: {kind: promptriever}}", "{kind: judge_polarity}"),
     "infosearch": ("{kind: infosearch, query_negative: written}", "{kind: judge_relevance}"),
+    "contrast": ("{kind: contrast}", "{kind: judge_demands}"),
 }
 """Recipe -> itself and its judge."""
 
@@ -165,7 +166,7 @@ def test_each_call_says_what_was_wrong_with_its_reply_or_what_was_mended(name, r
         for call, fault in called(topic, model):
             code = call.fault.partition(":")[0]
             said = (topic.seed_id, fault, call.fault, call.salvaged, call.reply_text)
-            if fault.kind in TOLD and fault.task not in JUDGES:
+            if fault.kind in TOLD and not fault.task.startswith("judges."):
                 assert code in TOLD[fault.kind], said
             elif fault.kind in SALVAGED and fault.task in TEXTS:
                 assert call.salvaged == "text" or code in {"condition_not_met", "near_copy", "wrong_length"}, said

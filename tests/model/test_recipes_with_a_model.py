@@ -25,6 +25,7 @@ RECIPES = {
     "promptriever": "{kind: promptriever}",
     "dual_view": "{kind: dual_view, base: {kind: promptriever, candidates: 1, positive: false}}",
     "infosearch": "{kind: infosearch}",
+    "contrast": "{kind: contrast}",
 }
 JUDGES = {
     "judge_demands": "infir",

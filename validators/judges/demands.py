@@ -27,23 +27,19 @@ its votes. Price: a request of one word for each query, demand and ban of a pass
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from foil.engine.errors import RefusedRequestError, UsageError
+from foil.engine.errors import UsageError
 from foil.engine.protocols import Ask, Cost, Prompt
 from foil.engine.topic import Intent, IntentRole, Judgment, Outcome, Passage, Topic, Verdict
-from foil.prompts.constraints.constraint import full_text
 from foil.prompts.demands import demands_of
-from foil.prompts.judge_answers import TrueFalse
+from foil.prompts.judge_logprobs import mean_of_odds
+from foil.prompts.judge_questions import probability_true, question_prompt
 from foil.prompts.render import PromptTemplate, load
-from foil.prompts.sampling import judging
-from foil.prompts.untrusted_text import inert, nonce
 from foil.validators.judges.canaries import CanaryMonitor
-from foil.validators.judges.logprobs import mean_of_odds, probability_of_yes
-from foil.validators.judges.panel import QUERY_CHARS, AskedJudges, JudgeSettings, panel_fingerprint
+from foil.validators.judges.panel import AskedJudges, JudgeSettings, panel_fingerprint
 from foil.validators.judges.votes import NONE, TIE, UNREADABLE, Vote, VoteCount, VoteSlot
 from foil.validators.verdicts import pass_verdicts, reject_verdict
 
@@ -52,8 +48,6 @@ _TEMPLATE = "judges/demand"
 _UNREVIEWED = ("construction", "mined")
 _PARTING: tuple[IntentRole, ...] = ("instructed", "dual", "reversed", "poisoned_instruction")
 """Intents whose instruction parts passages that all answer their query."""
-_ANSWER_TOKENS = 3
-_LOGPROBS = MappingProxyType({"logprobs": True, "top_logprobs": 20})
 FALSE_NEGATIVE, DOUBTFUL_POSITIVE = "negative_is_relevant", "positive_not_relevant"
 """Reasons for which a label does not stand."""
 _QUERY = "answers the query"
@@ -263,30 +257,17 @@ class DemandJudges(AskedJudges):
 
     async def _ask_once(self, intent: Intent, passage: Passage, question: Asked, slot: VoteSlot) -> float | None:
         prompt = self._prompt(intent, passage, question)
-        first = replace(prompt, params=_LOGPROBS) if self._settings.logprobs else prompt
-        try:
-            answer, logprobs = await self._ask.scored(first, TrueFalse, role=slot.judge)
-        except RefusedRequestError:
-            if first is prompt:
-                raise
-            answer, logprobs = await self._ask.scored(prompt, TrueFalse, role=slot.judge)
-        probability = probability_of_yes(logprobs)
-        if probability is None:
-            return None if answer.answer is None else float(answer.answer)
+        probability, is_sure = await probability_true(self._ask, prompt, slot.judge, logprobs=self._settings.logprobs)
+        if probability is None or not is_sure:
+            return probability
         self.probabilities.append(probability)
         return shifted(probability, self._settings.neutral)
 
     def _prompt(self, intent: Intent, passage: Passage, question: Asked) -> Prompt:
         """The prompt, whose code follows from the passage alone: questions about a passage share all that stands before
         them."""
-        text = inert(full_text(passage), self._settings.passage_chars)
-        fields = [inert(each, QUERY_CHARS) for each in (intent.query, question.instruction, question.question)]
-        code = nonce([text], _TEMPLATE)
-        if any(code in field for field in fields):
-            code = nonce([text, *fields], _TEMPLATE)
-        values = dict(zip(("query", "instruction", "question"), fields, strict=True)) | {"code": code, "passage": text}
-        prompt = self._template.render(**{name: values[name] for name in self._template.variables})
-        return judging(prompt, _ANSWER_TOKENS)
+        inputs = {"query": intent.query, "instruction": question.instruction, "question": question.question}
+        return question_prompt(self._template, passage, self._settings.passage_chars, inputs)
 
 
 class _CellReview:

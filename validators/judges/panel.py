@@ -38,20 +38,20 @@ from foil.prompts.judge_answers import (
     Relevant,
     reason_of,
 )
+from foil.prompts.judge_logprobs import probability_of_true
+from foil.prompts.judge_questions import QUERY_CHARS
 from foil.prompts.parse import StructuredReply
 from foil.prompts.passages.kinds import kind_of
 from foil.prompts.render import load
 from foil.prompts.sampling import judging
 from foil.prompts.untrusted_text import inert, nonce
 from foil.validators.judges.canaries import Canary, CanaryMonitor, CanarySettings, make_canary
-from foil.validators.judges.logprobs import probability_of_true
 from foil.validators.judges.votes import NONE, TIE, UNREADABLE, Vote, VoteCount, VoteSlot
 from foil.validators.verdicts import truncate
 
 VERSION = 5
 """Raised when the same topic and replies would give other votes."""
 
-QUERY_CHARS = 20_000
 _PROBLEM_CHARS = 200
 _LOGPROBS = MappingProxyType({"logprobs": True, "top_logprobs": 5})
 

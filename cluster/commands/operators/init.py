@@ -15,7 +15,7 @@ from foil.engine.errors import UsageError
 
 _DATA = "Data: python_docs, msmarco, robust04, leetcode, metamath, or the path of a table or a folder of documents"
 _MODEL = "Model: none, NAME@URL (key=VARIABLE price=0.15/0.60 judge=NAME), or vllm:MODEL on this machine"
-_PAPER = "Paper: infir, promptriever, dual_view, infosearch, custom, or verifiable (by rules, without a model)"
+_PAPER = "Paper: infir, promptriever, dual_view, infosearch, contrast, custom, or verifiable (by rules, no model)"
 _BUDGET = "Budget: seeds, and usd or tokens: seeds=400 usd=5"
 _OUT = "Out: where the run will be, a folder or s3://BUCKET/RUN"
 

@@ -19,7 +19,7 @@ from tests.support.models.fault_server import Behaviour, default_answer, serving
 from tests.support.paths import REPO
 from tests.support.topics.trades import paragraph, trade_rows
 
-PAPERS = ("infir", "promptriever", "dual_view", "infosearch", "custom")
+PAPERS = ("infir", "promptriever", "dual_view", "infosearch", "contrast", "custom")
 PRICED = "writer@https://api.openai.com/v1 price=0.15/0.60 judge=judge"
 MODELS = (PRICED, "writer@http://127.0.0.1:8000/v1", "vllm:/models/small tensor_parallel_size=2")
 HARBOUR = f"{REPO}/examples/seeds/harbour.jsonl"
@@ -73,7 +73,7 @@ def test_every_answer_of_options_makes_a_job_that_is_accepted(folder, capsys, mo
         budget = job.limits.budget
         assert (budget.usd, budget.tokens) == {"none": (None, None), PRICED: (5, None)}.get(model, (None, 2_000_000))
         judges = [each.kind for each in job.validators if each.kind.startswith("judge_")]
-        assert ("judge_demands" in judges) == ("texts" in data)
+        assert ("judge_demands" in judges) == ("texts" in data or paper == "contrast")
 
 
 def custom_or_in_character(request, choice):

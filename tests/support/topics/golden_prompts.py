@@ -34,6 +34,7 @@ CASES: Mapping[str, tuple[list[dict[str, Any]], list[Seed], str]] = {
     "infir": ([{"kind": "infir"}], [TEXT, CODE], ""),
     "promptriever": ([{"kind": "promptriever"}], [TEXT, MATHEMATICS], ""),
     "dual_view": ([DUAL], [TEXT], ""),
+    "contrast": ([{"kind": "contrast"}], [TEXT], ""),
     "infosearch": (BY_DIMENSION, [TEXT], ""),
     "query": ([{"kind": "plain"}], UNASKED, ""),
     "judge_scenarios": ([{"kind": "infir"}], [TEXT], "judge_scenarios"),

@@ -21,8 +21,8 @@ from foil.engine.requests import Reply
 from foil.engine.topic import Passage
 from foil.prompts.demands import dump_demands
 from foil.prompts.judge_answers import TrueFalse
+from foil.prompts.judge_logprobs import probability_of_yes
 from foil.validators.judges.demands import JudgeDemands, JudgeDemandsSettings, questions_of
-from foil.validators.judges.logprobs import probability_of_yes
 from tests.support.models.corrupt_judge import asker
 from tests.support.models.fault_server import Behaviour, FaultServer
 from tests.support.topics.judged_topics import (

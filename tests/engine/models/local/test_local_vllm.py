@@ -640,6 +640,7 @@ WRITERS = {
     "infir": (*CONTRAST, "writing.other_query"),
     "promptriever": CONTRAST,
     "dual_view": ("writing.pair_questions", *CONTRAST),
+    "contrast": ("writing.pair_questions", "writing.instruction"),
     "infosearch": tuple(f"infosearch.{t}" for t in ("keywords", "rewrite", "question", "wording", "query_negative")),
     "documents": ("writing.query",),
 }
@@ -647,6 +648,7 @@ JUDGES = {
     "infir": "judges.scenario",
     "promptriever": "judges.relevance",
     "dual_view": "judges.polarity",
+    "contrast": "judges.demand",
     "infosearch": "judges.demand",
     "documents": "judges.demand",
 }

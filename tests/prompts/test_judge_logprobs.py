@@ -6,7 +6,7 @@ import pytest
 
 from foil.engine.errors import RefusedRequestError
 from foil.engine.models.reading import read_logprobs
-from foil.validators.judges.logprobs import probability_of_true
+from foil.prompts.judge_logprobs import probability_of_true
 from tests.support.topics.judged_topics import ONE, YES, Script, judged, reasons, relevance
 
 

@@ -84,6 +84,11 @@ def _word(token: str) -> str:
 
 def mean_of_odds(probabilities: Sequence[float]) -> float:
     """The probability whose log odds are the mean of theirs."""
-    clipped = [min(max(each, _SURE), 1 - _SURE) for each in probabilities]
-    mean = sum(math.log(each / (1 - each)) for each in clipped) / len(clipped)
+    mean = sum(map(log_odds, probabilities)) / len(probabilities)
     return 1 / (1 + math.exp(-mean))
+
+
+def log_odds(probability: float) -> float:
+    """Its natural logarithm of p / (1 - p), of 0 and 1 that of the nearest that counts as sure."""
+    clipped = min(max(probability, _SURE), 1 - _SURE)
+    return math.log(clipped / (1 - clipped))

@@ -1,0 +1,102 @@
+"""The recipe `contrast`: two real passages, and what parts them."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from foil.engine.errors import Rejected
+from foil.engine.protocols import JUDGE
+from tests.support.topics.character_ask import CharacterAsk
+from tests.support.topics.matrices import made
+from tests.support.topics.trades import trade_seeds
+
+SEED = trade_seeds()[0]
+
+
+class Unsure(CharacterAsk):
+    """A judge that says true of every question with these probabilities, by the passage."""
+
+    def __init__(self, *sure):
+        super().__init__()
+        self.sure, self.roles = sure, []
+
+    async def scored(self, prompt, answer, *, role="writer"):
+        self.roles.append(role)
+        answered, _ = await super().scored(prompt, answer, role=role)
+        [at] = [i for i, passage in enumerate(SEED.positives) if passage.text in prompt.messages[-1].content]
+        both = (("true", self.sure[at]), ("false", 1 - self.sure[at]))
+        listed = [{"token": word, "logprob": math.log(probability)} for word, probability in both]
+        return answered, {"content": [{**listed[0], "top_logprobs": listed}]}
+
+
+def labels(topic):
+    """Intent role -> passage text -> relevance."""
+    texts, found = {p.id: p.text for p in topic.passages}, {}
+    roles = {i.id: i.role for i in topic.intents}
+    for judgment in topic.judgments:
+        found.setdefault(roles[judgment.intent_id], {})[texts[judgment.passage_id]] = judgment.relevance
+    return found
+
+
+def test_each_of_two_real_passages_is_relevant_once_and_once_not():
+    topic, texts = made("contrast", SEED), {p.text for p in SEED.positives}
+    rows = labels(topic)
+    assert {text: rows["instructed"][text] + rows["dual"][text] for text in texts} == dict.fromkeys(texts, 0)
+    assert {*rows["instructed"].values()} == {1, -1}
+    assert all(rows["original"][text] == 1 for text in texts)
+    assert [p.role for p in topic.passages] == ["seed_positive"] * 2 + ["seed_negative"] * 2
+    demands = [json.loads(i.attributes["demands"])["demands"] for i in topic.intents if i.instruction]
+    assert all(demands)
+    assert not {*demands[0]} & {*demands[1]}
+
+
+def test_which_of_many_stands_first_follows_from_the_seed():
+    firsts = {s.id: made("contrast", s).passages[0].text == s.positives[0].text for s in trade_seeds()}
+    assert 10 < sum(firsts.values()) < 30
+    assert firsts == {s.id: made("contrast", s).passages[0].text == s.positives[0].text for s in trade_seeds()}
+
+
+def test_the_judge_is_asked_every_question_of_both_passages_once():
+    ask = CharacterAsk()
+    made("contrast", SEED, ask)
+    questions = [prompt for prompt in ask.prompts if prompt.task == "judges.demand"]
+    assert len({prompt.messages for prompt in questions}) == len(questions) == len(ask.prompts) - 3
+    ask = CharacterAsk()
+    made("contrast", SEED, ask, sure=0.5)
+    assert [prompt.task for prompt in ask.prompts] == ["writing.pair_questions", *["writing.instruction"] * 2]
+
+
+@pytest.mark.parametrize(("sure", "parts"), [((0.9, 0.9), False), ((0.9, 0.55), False), ((0.9, 0.4), True)])
+def test_a_question_stands_where_one_passage_is_likelier_to_answer_it_by_enough(sure, parts):
+    """Odds of 9 against 1.2 are not nine times as high, against 0.67 they are: 0.93 that it is the first."""
+    asked = Unsure(*sure)
+    if not parts:
+        with pytest.raises(Rejected, match="none is answered by one alone") as refused:
+            made("contrast", SEED, asked, sure=0.9)
+        assert refused.value.reason == "nothing_parts_them"
+    else:
+        topic = made("contrast", SEED, asked, sure=0.9)
+        second = json.loads(topic.intents[2].attributes["demands"])
+        first = json.loads(topic.intents[1].attributes["demands"])
+        assert not {*first["demands"]} & {*second["demands"]}
+        banning = second if topic.passages[0].text == SEED.positives[0].text else first
+        assert (banning["demands"], bool(banning["bans"])) == ([], True), (
+            "the passage that answers nothing is banned by"
+        )
+    assert {*asked.roles} == {JUDGE}
+
+
+def test_a_seed_with_one_relevant_passage_has_the_other_written_or_is_left_out():
+    seed = replace(SEED, positives=SEED.positives[:1])
+    topic = made("contrast", seed)
+    assert [p.role for p in topic.passages[:2]] == ["seed_positive", "generated_positive"]
+    assert {j.judge for j in topic.judgments if j.passage_id == topic.passages[1].id} == {"construction"}
+    twice = replace(
+        SEED, positives=(SEED.positives[0], replace(SEED.positives[0], text=SEED.positives[0].text + " So.", id=""))
+    )
+    for alone in (seed, twice):
+        with pytest.raises(Rejected) as refused:
+            made("contrast", alone, write=False)
+        assert refused.value.reason == "no_pair"
