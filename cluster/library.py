@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from foil.cluster.extras import need
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -76,7 +78,6 @@ def train(
     `on_step` is called with the row of each step (step, loss, learning_rate, gradient_norm, topics_per_s, ...),
     `on_measured` with each measurement on dev topics (step, means). What they raise ends the training, which resumes.
     """
-    from foil.cluster.extras import need
     from foil.cluster.job import load_training_job
     from foil.cluster.training import train_job, train_settings
 
@@ -104,7 +105,6 @@ def evaluate(
     The arguments are those of `foil evaluate SYSTEM... --on BENCHMARK...`.
     """
     from foil.cluster.evaluations.benchmarks import EvaluationOrder, evaluate_benchmarks
-    from foil.cluster.extras import need
 
     need("sentence_transformers", extra="train")
     order = EvaluationOrder(systems, on, overrides, measures, out=_place(out))

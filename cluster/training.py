@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foil.cluster.extras import need
 from foil.cluster.job import TrainingJob
 from foil.cluster.terminal import say
 from foil.datasets_out.training.sources import SourceSettings, TopicSource, digest_of, pin_source
@@ -78,8 +79,6 @@ def _find_trained(job: TrainingJob, settings: TrainSettings) -> PublishedModel |
 
 
 def _train(job: TrainingJob, settings: TrainSettings, command: str, watchers: Sequence[Callbacks]) -> PublishedModel:
-    from foil.cluster.extras import need
-
     if settings.workers:
         need("ray", extra="ray")
     view = pin_topics(job, settings)

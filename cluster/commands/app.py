@@ -1,8 +1,8 @@
 """The program `foil`: its commands, in the order in which `foil --help` lists them.
 
-Each command has a file of its own, in the folder of its users: operators, curators, releases (what curators change and
-pass on), trainers. It reads its arguments, calls other rooms and prints the result. Heavy libraries load only inside
-the command that needs them.
+Commands of one kind share a file, in the folder of their users: operators, curators, releases (what curators change and
+pass on), trainers. A command reads its arguments, calls other rooms and prints the result. Heavy libraries load only
+inside the command that needs them.
 """
 
 from collections.abc import Callable
@@ -10,50 +10,39 @@ from typing import Annotated
 
 import typer
 
-from foil.cluster.commands.curators.agreement import agreement
-from foil.cluster.commands.curators.audit import audit
-from foil.cluster.commands.curators.calibrate import calibrate
+from foil.cluster.commands.curators.audit import agreement, audit, calibrate
 from foil.cluster.commands.curators.diff import diff
 from foil.cluster.commands.curators.label import label
-from foil.cluster.commands.curators.reasons import reasons
-from foil.cluster.commands.curators.report import report
+from foil.cluster.commands.curators.report import report, view
 from foil.cluster.commands.curators.show import show
 from foil.cluster.commands.curators.sql import sql
 from foil.cluster.commands.curators.verify import verify
-from foil.cluster.commands.curators.view import view
-from foil.cluster.commands.curators.why import why
-from foil.cluster.commands.operators.cancel import cancel
+from foil.cluster.commands.curators.why import reasons, why
 from foil.cluster.commands.operators.doctor import doctor
 from foil.cluster.commands.operators.init import init
-from foil.cluster.commands.operators.job import job
-from foil.cluster.commands.operators.logs import logs
 from foil.cluster.commands.operators.plan import plan
 from foil.cluster.commands.operators.run import run
 from foil.cluster.commands.operators.seeds import fetch, preview
-from foil.cluster.commands.operators.status import status
-from foil.cluster.commands.operators.submit import submit
+from foil.cluster.commands.operators.submit import cancel, logs, submit
 from foil.cluster.commands.operators.try_job import try_
-from foil.cluster.commands.operators.watch import watch
-from foil.cluster.commands.releases.compact import compact
+from foil.cluster.commands.operators.watch import job, status, watch
 from foil.cluster.commands.releases.export import export
 from foil.cluster.commands.releases.filter import accept, drop, filter_
-from foil.cluster.commands.releases.gc import gc
-from foil.cluster.commands.releases.merge import merge
-from foil.cluster.commands.releases.mix import mix
+from foil.cluster.commands.releases.merge import merge, mix, revalidate
 from foil.cluster.commands.releases.push import push, restore
 from foil.cluster.commands.releases.relabel import relabel
-from foil.cluster.commands.releases.revalidate import revalidate
-from foil.cluster.commands.releases.snapshot import snapshot
-from foil.cluster.commands.trainers.ablate import ablate
-from foil.cluster.commands.trainers.annotate_benchmark import annotate
-from foil.cluster.commands.trainers.average import average
-from foil.cluster.commands.trainers.benchmarks import fetch_benchmark, list_benchmarks, show_benchmark
+from foil.cluster.commands.releases.snapshot import compact, gc, snapshot
+from foil.cluster.commands.trainers.benchmarks import (
+    annotate,
+    fetch_benchmark,
+    list_benchmarks,
+    make,
+    respond,
+    review,
+    show_benchmark,
+)
 from foil.cluster.commands.trainers.evaluate import evaluate
-from foil.cluster.commands.trainers.make_benchmark import make
-from foil.cluster.commands.trainers.mine import mine
-from foil.cluster.commands.trainers.respond_benchmark import respond
-from foil.cluster.commands.trainers.review_benchmark import review
-from foil.cluster.commands.trainers.train import train
+from foil.cluster.commands.trainers.train import ablate, average, mine, train
 from foil.cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foil.cluster.extras import need
 from foil.cluster.terminal import say, show
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ LEAST_COSINE = 0.98
 
 def need_onnx() -> None:
     """Raises UsageError where a library of an export is missing."""
-    from foil.cluster.extras import need
-
     need("sentence_transformers", extra="train")
     for module in ("onnx", "onnxruntime", "onnxscript"):
         need(module, extra="onnx")

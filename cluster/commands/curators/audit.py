@@ -1,11 +1,14 @@
-"""`foil audit`: a blind sheet of topics for a careful reader, and the score of what the reader marked."""
+"""`foil audit`, `foil agreement` and `foil calibrate`: what careful readers say of labels and of judges."""
 
+from __future__ import annotations
+
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foil.cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
+from foil.cluster.commands.arguments import JobArgument, JsonOption, OutArgument, SetOption, SnapshotOption
 from foil.cluster.terminal import print_json, say, show
 from foil.engine.errors import UsageError
 
@@ -68,9 +71,7 @@ def _draw(out: Path, name: str, topics: int, seed: int, snapshot: str | None, sh
     return [str(text), str(rows)]
 
 
-def _score(out: Path, name: str, sheet: Path, reader: str) -> "list[AuditScore]":
-    from dataclasses import asdict
-
+def _score(out: Path, name: str, sheet: Path, reader: str) -> list[AuditScore]:
     from foil.datasets_out.sql.audits import put_rows, read_key
     from foil.validators.audits.marks import read_marks
     from foil.validators.audits.score import audit_rows, score
@@ -81,7 +82,7 @@ def _score(out: Path, name: str, sheet: Path, reader: str) -> "list[AuditScore]"
     return score(rows)
 
 
-def _show(scores: "list[AuditScore]") -> None:
+def _show(scores: list[AuditScore]) -> None:
     columns = ("group", "value", "items", "kappa", *(name.replace("_", " ") for name in _SHARES))
     rows = [
         (each.group, each.value, each.items, each.kappa, *(_share_text(getattr(each, name)) for name in _SHARES))
@@ -108,7 +109,67 @@ def _say_diversity(out: Path, snapshot: str | None) -> None:
     )
 
 
-def _share_text(share: "Share") -> str:
+def _share_text(share: Share) -> str:
     if not share.of:
         return "-"
     return f"{share.count}/{share.of} [{share.low:.0%}, {share.high:.0%}]"
+
+
+_COLUMNS = ("first", "second", "pairs", "agreed", "kappa", "low", "high")
+
+
+def agreement(
+    out: OutArgument,
+    labels: Annotated[
+        Path | None, typer.Option(help="People's labels (.jsonl or .csv): topic_id, intent_id, passage_id, relevance.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How far judges, labels and people agree: Cohen's kappa with its interval."""
+    from foil.cluster.desk.measures import agreements
+
+    rows = agreements(out, labels)
+    if as_json:
+        print_json([asdict(row) for row in rows])
+        return
+    show(_COLUMNS, [[getattr(row, name) for name in _COLUMNS] for row in rows], "kappa, 0.95 interval")
+
+
+_FIGURES = (
+    "labels", "model", "units", "relevant", "unreadable", "auc", "low", "high", "chance", "within", "accuracy", "kappa",
+    "first", "expected_first", "neutral", "keep", "drop", "decided", "tokens", "usd",
+)  # fmt: skip
+
+
+def calibrate(
+    job: JobArgument,
+    on: Annotated[
+        list[str],
+        typer.Option(
+            metavar="LABELS",
+            help="People's labels: a .jsonl, .tsv or .csv file with query, passage, relevant, or a benchmark "
+            "KIND:PATH[#PART]. Repeatable.",
+        ),
+    ],
+    overrides: SetOption = None,
+    replies: Annotated[Path | None, typer.Option(help="What keeps replies. Default: evaluation/replies.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How good a job's judges are by people's labels: AUC, kappa, bias of place, thresholds, tokens, price.
+
+    `--set error=0.1` asks for the thresholds of that error. Exit code 5 if a judge is no better than a coin.
+    """
+    from foil.cluster.evaluations.judges import CalibrateSettings, measure_judges, rows_of
+    from foil.cluster.job import load_job, settings_from
+    from foil.validators.judges.calibration import refuse_coin
+
+    settings = settings_from(overrides or [], CalibrateSettings)
+    calibrations = measure_judges(load_job(job), on, settings, replies or Path("evaluation") / "replies" / "judges")
+    rows = rows_of(calibrations)
+    if as_json:
+        print_json(rows)
+    else:
+        lines = [[figure, *(row[figure] for row in rows)] for figure in _FIGURES]
+        show(["", *(row["judge"] for row in rows)], lines, f"thresholds for an error of {settings.error}")
+    for _, each in calibrations:
+        refuse_coin(each)

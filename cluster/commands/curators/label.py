@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from foil.cluster.commands.arguments import OutArgument
-from foil.cluster.commands.curators.view import PortOption, user_name
+from foil.cluster.commands.curators.report import PortOption, user_name
+from foil.cluster.extras import need
 from foil.cluster.terminal import print_line, say
 from foil.engine.errors import UsageError
 
@@ -42,8 +43,6 @@ def label(
 
 
 def _serve(session: "LabelSession", annotator: str, port: int) -> None:
-    from foil.cluster.extras import need
-
     need("starlette", extra="desk")
     need("uvicorn", extra="desk")
     from foil.cluster.desk.label_pages import TAB, LabelPages

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from foil.cluster.commands.arguments import JsonOption
+from foil.cluster.extras import need
 from foil.cluster.terminal import print_json, say
 from foil.engine.errors import CorruptDataError, IncompleteRunError, UsageError
 from foil.engine.storage.opening import mirror_of
@@ -40,7 +41,6 @@ def verify(
 
 
 def _verify_release(folder: Path, key: Path | None, *, as_json: bool) -> None:
-    from foil.cluster.extras import need
     from foil.datasets_out.release.checksums import SIGNATURE, check_release, check_signature
 
     problems = check_release(folder)

@@ -1,15 +1,18 @@
-"""`foil why`: what one record is, and where it comes from."""
+"""`foil why`: what one record is, and where it comes from. `foil reasons`: what the reasons of rows mean."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foil.cluster.commands.arguments import JsonOption, OutArgument, SetOption
-from foil.cluster.terminal import print_data, print_pages, say
+from foil.cluster.terminal import print_data, print_json, print_line, print_pages, print_paragraph, say
+from foil.engine.errors import UsageError
 
 if TYPE_CHECKING:
     from foil.cluster.job import Job
@@ -58,7 +61,6 @@ def _requests(job: Job, topic: Topic) -> dict[str, Request]:
     import asyncio
 
     from foil.cluster.planning.sent_prompts import requests_of
-    from foil.engine.errors import UsageError
 
     requests = asyncio.run(requests_of(job, {topic.seed_id}))
     wanted = {call.request_id for call in topic.calls}
@@ -69,3 +71,35 @@ def _requests(job: Job, topic: Topic) -> dict[str, Request]:
     if missing := len(wanted - requests.keys()):
         say(f"{missing} of {len(wanted)} prompts cannot be made again: replies that they follow are not in the journal")
     return {name: request for name, request in requests.items() if name in wanted}
+
+
+def reasons(
+    reason: Annotated[
+        str,
+        typer.Argument(
+            metavar="[REASON]", help="One reason, or the recipe, validator or judge that decides. Default: all."
+        ),
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """What each reason of a topic means, who decides it, what mends it, and an example."""
+    from foil.engine.reasons import reason_entries
+
+    entries = reason_entries()
+    by_part = [entry for entry in entries.values() if reason in entry.who.replace(",", " ").replace(";", " ").split()]
+    chosen = [entries[reason]] if reason in entries else by_part if reason else list(entries.values())
+    if not chosen:
+        near = get_close_matches(reason, entries, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`foil reasons` lists them."
+        raise UsageError(f"no part of Foil gives the reason {reason!r}; {hint} Curators and own parts may use others")
+    if as_json:
+        print_json({"reasons": [asdict(entry) for entry in chosen]})
+    elif len(chosen) > 1:
+        for entry in chosen:
+            print_paragraph(f"{entry.name}: {entry.meaning}")
+    else:
+        [entry] = chosen
+        print_line(entry.name)
+        for name, text in (("means", entry.meaning), ("decided by", entry.who), ("change", entry.mend),
+                           ("example", entry.example)):  # fmt: skip
+            print_paragraph(f"{name}: {text}", "  ")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foil.cluster.commands.arguments import JsonOption, SetOption
+from foil.cluster.extras import PACKAGE, install_line, libraries, need, version_of
 from foil.cluster.terminal import print_json, say, show
 from foil.engine.errors import NotReadyError, UsageError
 from foil.engine.storage.mirrors import mirror_of, mirrored_url
@@ -85,7 +86,6 @@ def _look_around(out: Path, address: str, python: str) -> dict[str, Any]:
 
 def _examine(folder: Path) -> dict[str, Any]:
     from foil.cluster.deploy.ray_environment import differing
-    from foil.cluster.extras import PACKAGE, libraries, version_of
 
     return {
         "foil": version_of(PACKAGE),
@@ -149,7 +149,6 @@ def check_models(target: str, overrides: Sequence[str], words: int) -> list[Exam
 def check_cluster(address: str, folder: Path, python: str) -> dict[str, Any]:
     """What each node of a Ray cluster sees, and what is wrong with it. Leaves nothing in the folder."""
     from foil.cluster.deploy.ray_environment import HEAD, HEAD_PATH, HEAD_REDIS, NETWORK, WORKER
-    from foil.cluster.extras import need
 
     need("ray", extra="ray")
     from foil.cluster.commands.operators import ray_jobs
@@ -278,8 +277,6 @@ def _failure(step: Callable[[], object]) -> str:
 
 
 def _print_facts(facts: dict[str, Any]) -> None:
-    from foil.cluster.extras import install_line
-
     if "libraries" not in facts:
         return
     rows = [

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from foil.cluster.commands.arguments import JobArgument, JsonOption, SetOption
+from foil.cluster.extras import need
 from foil.cluster.terminal import byte_bars, print_json, print_line, say, show
 from foil.engine.errors import UsageError
 from foil.engine.seeds.files.ledger import ledger_lines
@@ -54,8 +55,6 @@ def fetch(
     if revision and not corpus.hub:
         raise UsageError(f"--revision {revision} is of what the hub lists, and {name} is pinned; leave it out")
     if corpus.hub:
-        from foil.cluster.extras import need
-
         need("huggingface_hub", extra="train")
         from foil.cluster.seeds.hub_files import listed_corpus
 

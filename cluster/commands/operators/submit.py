@@ -1,4 +1,7 @@
-"""`foil submit`: the same job through Ray Jobs. The run's state is in its `out`, so a second submission resumes."""
+"""`foil submit`, `foil logs` and `foil cancel`: the same job through Ray Jobs.
+
+The state of the run is in its `out`, so a second submission resumes.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,10 @@ from foil.cluster.commands.arguments import (
     RetryOption,
     ReuseOption,
     SetOption,
+    SubmissionArgument,
 )
 from foil.cluster.deploy.ray_environment import NETWORK, STOP_WAIT, stop_wait_s
+from foil.cluster.extras import need
 from foil.cluster.terminal import print_json, print_line, say
 from foil.engine.errors import ClusterUnreachableError, UsageError
 from foil.engine.keys import holds_key, know_key
@@ -70,7 +75,6 @@ def submit(
     keys (.env, *.pem, key, ...), that hold one (sk-..., a private key) or that the job reads one from, nor your
     environment, but for Ray's own network settings; what git ignores stays too. Says what is sent and what is left out.
     """
-    from foil.cluster.extras import need
     from foil.cluster.job import load_job
 
     need("ray", extra="ray")
@@ -206,3 +210,50 @@ def _candidates(folder: Path) -> Iterator[Path]:
 
 def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+def logs(
+    submission: SubmissionArgument,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends, with its exit code.")] = False,
+    address: AddressOption = "http://127.0.0.1:8265",
+) -> None:
+    """What a submitted run printed so far, or with -f until it ends."""
+    need("ray", extra="ray")
+    from foil.cluster.commands.operators import ray_jobs
+
+    client = ray_jobs.connect(address)
+    name = ray_jobs.find_job(client, submission)
+    if follow:
+        ray_jobs.end_like(name, ray_jobs.follow(client, name))
+    else:
+        ray_jobs.print_log(client, name)
+
+
+def cancel(
+    submission: SubmissionArgument,
+    address: AddressOption = "http://127.0.0.1:8265",
+    wait: Annotated[bool, typer.Option(help="Wait until the run has drained and ended.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Stop a submitted run: seeds in flight drain, complete partitions are committed, and submitting resumes.
+
+    Of several submissions for one OUT, the one that holds it is stopped.
+    """
+    need("ray", extra="ray")
+    from foil.cluster.commands.operators import ray_jobs
+    from foil.engine.storage.lease import holder_of
+    from foil.engine.storage.opening import mirror_of, open_store
+
+    client = ray_jobs.connect(address)
+    name = ray_jobs.find_job(client, submission)
+    state, holder = "has ended already", ""
+    if stopped := ray_jobs.stop(client, name):
+        state = str(ray_jobs.await_end(client, name).status) if wait else "SIGTERM sent"
+    if wait or not stopped:
+        holder = holder_of(open_store(mirror_of(submission).resolve()))
+    if as_json:
+        print_json({"submission": name, "state": state, "held_by": holder})
+        return
+    print_line(f"{name}: {state}")
+    if holder:
+        print_line(f"{submission} is still held by another run: {holder}; stop that one where it runs")

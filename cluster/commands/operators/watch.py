@@ -1,9 +1,11 @@
-"""`foil watch`: a run as its folder shows it, from any machine that sees `out`. Never asks Ray.
+"""`foil watch`, `foil status` and `foil job`: a run as its folder shows it, from any machine that sees `out`.
 
     commits/, newest session file --every few seconds--> one line: seeds, rate, time left or a stall, workers, spend
 
-Promise: the watcher's own clock judges whether anything moves, so that clocks which differ fool nobody.
+Promise: the watcher's own clock judges whether anything moves, so clocks that differ fool nobody. Ray is never asked.
 """
+
+from __future__ import annotations
 
 import json
 import time
@@ -15,7 +17,8 @@ from typing import Annotated, Any
 import typer
 
 from foil.cluster.commands.arguments import JsonOption, OutArgument
-from foil.cluster.terminal import print_json, print_line
+from foil.cluster.terminal import print_data, print_json, print_line, say, show
+from foil.engine.seeds.files.ledger import ledger_lines
 
 _WINDOW_S = 60.0
 """The rate is that of the last minute, so that a run which slows down shows it."""
@@ -149,3 +152,46 @@ def _newest_session(out: Path) -> dict[str, Any]:
             continue
         return session
     return {}
+
+
+def status(out: OutArgument, as_json: JsonOption = False) -> None:
+    """How far a run is: planned, accepted, rejected, failed, calls, tokens, cost. Reads commit entries only."""
+    from foil.cluster.pages.reason_lines import print_commonest
+    from foil.datasets_out.commits.log import CommitLog
+    from foil.engine.flow import progress
+
+    log = CommitLog(out)
+    log.run()
+    facts = progress.status(log, out)
+    if as_json:
+        print_json(facts)
+        return
+    left_out = ("last_session", "read", "reasons", "validators_usd")
+    rows = [(name, _plain(value)) for name, value in facts.items() if name not in left_out and value != ""]
+    show(["", ""], rows)
+    for line in ledger_lines(facts["read"]):
+        print_line(line)
+    print_commonest(out, Counter(facts["reasons"]), sum(facts["topics"].values()), examples=False)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {count:,}" for name, count in value.items())
+    if isinstance(value, float):
+        return f"{value:,.4f}".rstrip("0").rstrip(".")
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def job(out: OutArgument, as_json: JsonOption = False) -> None:
+    """Print the job that a run was made by, as YAML: what was set, with every --set in it. Keys are never in it."""
+    from foil.cluster.job_page import job_yaml, read_job
+    from foil.datasets_out.commits.log import CommitLog
+
+    log = CommitLog(out)
+    document, whole = read_job(log)
+    if as_json:
+        print_json({"job": {**document, "out": log.store.url}, "whole": whole})
+    else:
+        print_data(job_yaml(document, log.store.url))
+    if not whole:
+        say("this run kept no job.json: give each model its `url` or `endpoints` before you run it")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foil.cluster.commands.arguments import JsonOption, SetOption, SnapshotOption
+from foil.cluster.extras import need
 from foil.cluster.releases.onnx_files import LEAST_COSINE, need_onnx, show_export
 from foil.cluster.terminal import print_json, say, show
 from foil.engine.errors import UsageError
@@ -146,7 +147,6 @@ def write(options: ReleaseOptions) -> WrittenRelease:
     """Writes the release."""
     from functools import partial
 
-    from foil.cluster.extras import need
     from foil.cluster.releases import ordering
     from foil.datasets_out.release.formats.catalog import FORMATS
     from foil.datasets_out.release.release import ReleaseOrder, parse_splits, write_release

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foil.cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
-from foil.cluster.commands.curators.view import user_name
+from foil.cluster.commands.curators.report import user_name
 from foil.cluster.terminal import print_json, say, show
 from foil.engine.errors import UsageError
 from foil.engine.seeds.files.text_files import read_text

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foil.cluster.commands.arguments import JsonOption
+from foil.cluster.extras import need
 from foil.cluster.terminal import print_json, say
 from foil.engine.errors import IncompleteRunError, UsageError
 
@@ -36,7 +37,6 @@ def push(
 
     The hub is that of HF_ENDPOINT and HF_TOKEN, the bucket that of AWS_ENDPOINT_URL and AWS's keys.
     """
-    from foil.cluster.extras import need
     from foil.datasets_out.release import pushing
     from foil.datasets_out.release.targets.bucket import S3Prefix
     from foil.datasets_out.release.targets.hub import HubRepository

@@ -1,4 +1,4 @@
-"""`foil snapshot`: pins what is committed now under a name, lists such names, and compares two."""
+"""`foil snapshot`, `foil gc` and `foil compact`: what of a run is pinned, what may go, and how it is packed."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from foil.cluster.commands.arguments import JsonOption
+from foil.cluster.commands.arguments import JsonOption, OutArgument
 from foil.cluster.terminal import print_json, say, show
 from foil.engine.errors import UsageError
-from foil.engine.storage.opening import mirror_of
+from foil.engine.storage.opening import mirror_of, open_store
 
 _USAGE = "foil snapshot create OUT NAME | list OUT | diff OUT NAME [NAME]"
 _ACTIONS = {"create": (2, 2), "list": (1, 1), "diff": (2, 3)}
@@ -71,3 +71,63 @@ def _diff(out: Path, first: str, second: str | None, *, as_json: bool) -> None:
     ]
     show(["rows", first, second or "(now)", "difference"], rows, numbers=True)
     say(f"{len(delta.only_first)} files of topics are in {first} alone, {len(delta.only_second)} in {second or 'now'}")
+
+
+_WORDS = {
+    "staging": "unfinished files",
+    "orphan": "files that no entry and no snapshot names",
+    "packed": "files whose rows lie in packs by now",
+    "version": "manifests and packs of older versions",
+    "journal": "journals of committed partitions",
+}
+
+
+def gc(
+    out: OutArgument,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    journal_days: Annotated[
+        float, typer.Option(min=0, help="Days after which the journal of a committed partition may go.")
+    ] = 30.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove unfinished files, orphans and old journals of committed partitions. Exit code 12 while a run holds OUT.
+
+    `--reuse` then reads what the table `calls` has of the replies: one choice of each, without logprobs.
+    """
+    from foil.datasets_out.curation.collection import collect
+
+    leftovers = collect(out, journal_days, dry_run=dry_run)
+    if as_json:
+        entries = [{"kind": each.kind, "path": str(each.path), "bytes": each.bytes} for each in leftovers]
+        print_json({"removed": not dry_run, "bytes": sum(each.bytes for each in leftovers), "found": entries})
+        return
+    groups = {kind: [each for each in leftovers if each.kind == kind] for kind in _WORDS}
+    rows = [
+        (_WORDS[kind], f"{len(own):,}", f"{sum(each.bytes for each in own) / 1e6:,.1f}") for kind, own in groups.items()
+    ]
+    show(["what", "count", "MB"], rows, numbers=True)
+    say("nothing was removed; leave out --dry-run to free it" if dry_run else f"removed from {out}")
+
+
+def compact(
+    out: OutArgument,
+    target_mb: Annotated[
+        int, typer.Option("--target-mb", min=1, max=4096, help="MB of the largest file of a pack, of six.")
+    ] = 128,
+    as_json: JsonOption = False,
+) -> None:
+    """Pack the small files of a run together, for a bucket, for scans, or for very many partitions.
+
+    What readers see stays the same, and so does every digest. The small files stay until `foil gc`, a day later. Exit
+    code 12 while a run holds OUT.
+    """
+    from foil.datasets_out.compaction.packing import compact_run
+
+    pack = compact_run(out, target_mb << 20)
+    if as_json:
+        print_json({"version": pack.version, "packs": pack.packs, "packed_partitions": pack.packed})
+        return
+    place = open_store(out).url
+    say(f"{place}: {pack.packs:,} new packs, {pack.packed:,} partitions in packs, version {pack.version} of the log")
+    if pack.packs:
+        say("the small files stay for whoever reads them; `foil gc` frees them after a day")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foil.cluster.commands.arguments import FolderOption, JsonOption, SetOption
+from foil.cluster.extras import need
 from foil.engine.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +55,6 @@ def evaluate(
     openai:MODEL@URL, rerank:MODEL. `foil benchmarks list` names the benchmarks. Results go to OUT/results.jsonl, those
     of --prompts to OUT/prompts.jsonl.
     """
-    from foil.cluster.extras import need
     from foil.trainer.train.data.instructions import instructions_named
 
     need("sentence_transformers", extra="train")

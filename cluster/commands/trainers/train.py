@@ -1,4 +1,4 @@
-"""`foil train`: pins the committed topics and trains the job's embedder or reranker on them."""
+"""`foil train`, and what else is done with trainings: `foil average`, `foil mine` and `foil ablate`."""
 
 import shlex
 from collections.abc import Sequence
@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from foil.cluster.commands.arguments import JobArgument, JsonOption, OutOption, SetOption
+from foil.cluster.commands.arguments import (
+    FolderOption,
+    JobArgument,
+    JsonOption,
+    OutArgument,
+    OutOption,
+    SetOption,
+    SnapshotOption,
+)
+from foil.cluster.extras import need
 from foil.cluster.releases.onnx_files import need_onnx, show_export
 from foil.cluster.terminal import print_json, say
 from foil.engine.errors import UsageError
@@ -31,7 +40,6 @@ def train(
 
     The model goes to OUT/model. A job of `out` and `train` alone trains on runs that exist.
     """
-    from foil.cluster.extras import need
     from foil.cluster.job import load_training_job
     from foil.cluster.training import train_job, train_settings
 
@@ -62,3 +70,58 @@ def _command(job_file: Path, overrides: Sequence[str], out: Path | str | None) -
     settings = [part for override in overrides for part in ("--set", override)]
     place = ["--out", str(out)] if out else []
     return shlex.join(["foil", "train", str(job_file), *place, *settings])
+
+
+def average(
+    models: Annotated[
+        list[Path], typer.Argument(metavar="MODEL...", help="Two or more models: OUT/model of trainings.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Where it goes: OUT/model.")],
+    share: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="The share of the mean; the rest is the base model's.")
+    ] = 1.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Average the weights of models that began with one base: other seeds, settings or data."""
+    need("sentence_transformers", extra="train")
+    from foil.trainer.train.run.average import average_models
+
+    command = shlex.join(["foil", "average", *map(str, models), "--out", str(out), "--share", f"{share:g}"])
+    mean = average_models(models, out, share, command)
+    if as_json:
+        print_json({"model": str(mean.model), **mean.facts})
+    say(f"the mean of {len(models)} models is in {mean.model}; load it with sentence_transformers.SentenceTransformer")
+
+
+def mine(
+    out: OutArgument,
+    into: Annotated[Path, typer.Argument(help="A folder for the new run.")],
+    overrides: SetOption = None,
+    job: Annotated[
+        Path | None, typer.Option(help="The run's job file: its `train.split` is kept, its seeds can be mined.")
+    ] = None,
+    snapshot: SnapshotOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a run with mined hard negatives: `--set miner=bm25`, or `miner=model` with `model=DIRECTORY`."""
+    from foil.cluster.mining import mine_run
+
+    if "miner=model" in (overrides or []):
+        need("sentence_transformers", extra="train")
+    mine_run(out, into, overrides or [], job, snapshot, as_json=as_json)
+
+
+def ablate(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A YAML file: job, out, factors, dev, report.")],
+    overrides: SetOption = None,
+    out: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train the cells of an ablation, choose one on dev and report it; goes on where it stopped.
+
+    Tables go to OUT/ablation.md and OUT/ablation.jsonl.
+    """
+    need("sentence_transformers", extra="train")
+    from foil.cluster.ablations.run import ablate_file
+
+    ablate_file(file, overrides or [], out, as_json=as_json)
