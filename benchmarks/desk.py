@@ -18,7 +18,7 @@ from benchmarks.query import PARTITION_TOPICS, build
 from foil.cluster.desk.report import MOST_BYTES, report_page
 from foil.datasets_out.sql.query import run_sql
 from foil.validators.audits.diversity import instruction_diversity
-from foil.validators.overlap.near_duplicates import group_texts
+from foil.validators.overlap.duplicates import group_texts
 from tests.support.desk.browser import Visit, desk_process, headless
 
 OPEN_S, DIVERSITY_S = 1.0, 60.0

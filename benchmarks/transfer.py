@@ -27,7 +27,7 @@ from foil.engine.seeds.trec import read_document_topics, read_documents, read_to
 from foil.engine.topic import Passage
 from foil.trainer.evaluate.comparison.topics import gains
 from foil.trainer.evaluate.measures.judged import single_queries
-from foil.trainer.evaluate.measures.ranking.ndcg import NDCG
+from foil.trainer.evaluate.measures.ranking import NDCG
 from foil.trainer.evaluate.measures.trec_files import read_qrels
 from foil.trainer.model.encoder import Encoder, load_encoder
 from foil.trainer.settings import EncodeSettings

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from foil.cluster.seeds.documents import DocumentsReader, DocumentsSettings
 from foil.cluster.seeds.mixed import MixedReader, MixedSettings
-from foil.cluster.seeds.other_run import RunReader, RunSettings
-from foil.cluster.seeds.stored_topics import StoredTopicsReader, StoredTopicsSettings
+from foil.cluster.seeds.stored_topics import RunReader, RunSettings, StoredTopicsReader, StoredTopicsSettings
 from foil.cluster.seeds.training_set import TrainingSetReader, TrainingSetSettings
 from foil.engine.ids import canonical_json, sha256_hex
 from foil.engine.models.endpoints import HostedSettings

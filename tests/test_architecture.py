@@ -160,9 +160,9 @@ class TinyModel(Model):
         "trainer/settings.py": [('Literal["multivariate", "sum"]', 'Literal["multivariate", "sum", "tiny"]')],
     },
     "measure": {
-        "trainer/evaluate/measures/ranking/tiny.py": [(NEW, '''
+        "trainer/evaluate/measures/tiny.py": [(NEW, '''
 from dataclasses import dataclass
-from foil.trainer.evaluate.measures.ranking.ranking_measure import RankingMeasure
+from foil.trainer.evaluate.measures.ranking import RankingMeasure
 
 @dataclass(frozen=True, slots=True)
 class TinyMeasure(RankingMeasure):
@@ -172,7 +172,7 @@ class TinyMeasure(RankingMeasure):
         "trainer/evaluate/measures/catalog.py": [
             (
                 "\n\nclass Measure(",
-                "from foil.trainer.evaluate.measures.ranking.tiny import TinyMeasure\n\n\nclass Measure(",
+                "from foil.trainer.evaluate.measures.tiny import TinyMeasure\n\n\nclass Measure(",
             ),
             ('    "nDCG@k": (', '    "tiny": (r"tiny", TinyMeasure),\n    "nDCG@k": ('),
         ],

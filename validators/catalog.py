@@ -5,16 +5,26 @@ from typing import Any
 
 from foil.engine.protocols import Screen, Validator
 from foil.engine.settings import Settings
-from foil.validators.checks.constraint_check import ConstraintCheck, ConstraintCheckSettings
-from foil.validators.checks.dimension_check import DimensionCheck, DimensionCheckSettings
-from foil.validators.checks.injection import InjectionCheck, InjectionSettings
-from foil.validators.checks.language import LanguageCheck, LanguageSettings
+from foil.validators.checks.label_checks import (
+    ConstraintCheck,
+    ConstraintCheckSettings,
+    DimensionCheck,
+    DimensionCheckSettings,
+)
 from foil.validators.checks.leak import LeakCheck, LeakSettings
 from foil.validators.checks.newline_truncation import NewlineTruncation, NewlineTruncationSettings
 from foil.validators.checks.pii import PiiCheck, PiiSettings
-from foil.validators.checks.readable import ReadableCheck, ReadableSettings
-from foil.validators.checks.refusal import RefusalCheck, RefusalSettings
 from foil.validators.checks.shape import ShapeCheck, ShapeSettings
+from foil.validators.checks.text_checks import (
+    InjectionCheck,
+    InjectionSettings,
+    LanguageCheck,
+    LanguageSettings,
+    ReadableCheck,
+    ReadableSettings,
+    RefusalCheck,
+    RefusalSettings,
+)
 from foil.validators.judges.demands import JudgeDemands, JudgeDemandsSettings
 from foil.validators.judges.polarity import JudgePolarity, JudgePolaritySettings
 from foil.validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from foil.validators.audits.diversity import Embed
     from foil.validators.audits.judge_reliability import JudgeShare
     from foil.validators.judges.agreement import Agreement, Labels
-    from foil.validators.overlap.near_duplicates import TextGroup
+    from foil.validators.overlap.duplicates import TextGroup
 
 MOST_INSTRUCTIONS = 100_000
 MOST_COMPARED = 20_000
@@ -246,7 +246,7 @@ def diversity_table(asks: Sequence[tuple[str, Ask]], embed: Embed | None) -> Rep
 def repeats_tables(ask: Ask) -> list[ReportTable]:
     """Groups of nearly equal queries, instructions and passages: how many, and the largest."""
     from foil.datasets_out.desk.sections import ReportTable
-    from foil.validators.overlap.near_duplicates import LEAST_SIMILARITY, group_texts
+    from foil.validators.overlap.duplicates import LEAST_SIMILARITY, group_texts
 
     sums: list[Row] = []
     largest: list[Row] = []

@@ -1,4 +1,4 @@
-"""The rows of another run as seeds, for `recipe: {kind: stored}`: its topics through other validators.
+"""Another run as seeds: its accepted topics, or its rows for `recipe: {kind: stored}`, through other validators.
 
     out/ --load_snapshot(verified)--> rows of one seed --> Seed(id, query, its topics without what validators said)
 
@@ -13,6 +13,7 @@ Promise: topics keep their ids. Price: one partition in memory.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -21,7 +22,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot, read_partitions
+from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot, read_accepted, read_partitions
 from foil.datasets_out.curation.merge import as_paid
 from foil.engine.errors import UsageError
 from foil.engine.planning.funnel import is_whole
@@ -30,6 +31,7 @@ from foil.engine.seeds.corpus import no_seeds_error
 from foil.engine.seeds.files.ledger import Ledger
 from foil.engine.settings import Settings
 from foil.engine.topic import ACCEPTED, Judgment, Seed, Topic, Verdict
+from foil.prompts.recipes.dual_view import seed_of
 from foil.prompts.recipes.stored import pack_topics, unpack_topics
 from foil.validators.catalog import VALIDATORS
 
@@ -139,3 +141,40 @@ def _unjudged(topic: Topic) -> Iterator[Judgment]:
         turned = (label.intent_id, label.passage_id) in reversed_labels
         relevance = -label.relevance if turned else label.relevance
         yield replace(label, relevance=relevance, judge="construction", votes=())
+
+
+class RunSettings(Settings):
+    """Which run, and which of its intents."""
+
+    kind: Literal["run"] = "run"
+    out: Path = Field(description="the `out` folder of the run whose topics are the seeds")
+    snapshot: str | None = Field(default=None, description="a snapshot of it; without, what is committed now")
+
+    def identity(self) -> dict[str, Any]:
+        """The settings and the digest of the rows they name: a run that grew is another corpus."""
+        return {**self.model_dump(mode="json"), "digest": load_snapshot(self.out, self.snapshot).digest}
+
+
+class RunReader:
+    """A SeedReader of accepted topics in order: d+ and instruction negatives come first, with the instruction.
+
+    A seed keeps the id of the seed behind the topic, so a held-out seed stays held out. The further topics of one seed
+    get `#2`, `#3`, ...; the trainer compares texts, so they cannot leak either. A topic without an instructed intent
+    gives a seed without an instruction, a plain row no seed. All bytes are checked once; one partition is in memory.
+    """
+
+    def __init__(self, settings: RunSettings) -> None:
+        self._settings = settings
+        self.ledger = Ledger()
+
+    def __iter__(self) -> Iterator[Seed]:
+        snapshot = load_snapshot(self._settings.out, self._settings.snapshot, verify=True)
+        topics_of: Counter[str] = Counter()
+        for topic in read_accepted(snapshot):
+            if not topic.intents:
+                continue
+            seed = seed_of(topic)
+            topics_of[seed.id] += 1
+            yield replace(seed, id=f"{seed.id}#{topics_of[seed.id]}") if topics_of[seed.id] > 1 else seed
+        if not topics_of:
+            raise no_seeds_error(self._settings, Ledger())

@@ -6,6 +6,7 @@ Every page works without a script; scripts add the map, the progress that renews
 threads, so a slow query blocks no other.
 """
 
+import asyncio
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from dataclasses import asdict
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -20,12 +22,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from foil.datasets_out.desk.guard import Guard
 from foil.datasets_out.desk.live_run import LiveRun
 from foil.datasets_out.desk.map_groups import group_numbers, map_areas, map_groups
 from foil.datasets_out.desk.pages import STATIC, render
-from foil.datasets_out.desk.patience import PatientProtocol
 from foil.datasets_out.desk.search import MARKS, PAGE_ROWS, read_search
 from foil.datasets_out.desk.sections import FUNNEL, REASONS
 from foil.datasets_out.desk.topic_view import view_topic
@@ -223,3 +225,42 @@ def _handler(pages: DeskPages) -> Callable[[Request, Exception], Response]:
         return error_page(pages, error)
 
     return handle
+
+
+REQUEST_S = 10.0
+_UNFINISHED = (h11.IDLE, h11.SEND_BODY)
+
+
+class PatientProtocol(H11Protocol):
+    """A connection that is closed where a request is not whole REQUEST_S after its first byte, or after the connection.
+
+    uvicorn waits for ever for the rest of one, so that who sends a byte a minute holds a connection for nothing.
+    """
+
+    _end: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begins to wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Waits on, from the first byte of a request, until it is whole."""
+        super().data_received(data)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Waits no more."""
+        super().connection_lost(exc)
+        self._stop()
+
+    def _wait(self) -> None:
+        if self.conn.their_state not in _UNFINISHED:
+            self._stop()
+        elif self._end is None:
+            self._end = self.loop.call_later(REQUEST_S, self.transport.abort)
+
+    def _stop(self) -> None:
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None

@@ -10,17 +10,18 @@ blame if that fails. A 429 neither opens nor closes one; it closes an open one t
 
 Promise: first come, first served; all times are of the event loop's monotonic clock; requests a minute never pass the
 setting by more than half a second's worth. Without an endpoint for `outage_s`, all who wait get ModelOutageError: where
-breakers are open so long, or nothing but failures and 429s came back (engine.models.sending.silence).
+breakers are open so long, or nothing but failures and 429s came back (engine.models.pacing).
 Price: a few microseconds a request; no task, one timer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 
 import xxhash
 
@@ -29,7 +30,6 @@ from foil.engine.models.limits import Concurrency, SendOutcome
 from foil.engine.models.reading import header_number
 from foil.engine.models.retry import LONGEST_PAUSE_S
 from foil.engine.models.sending.learnt_rate import LearntRate
-from foil.engine.models.sending.silence import Silence
 from foil.engine.rates.bucket import Bucket, Rate
 from foil.engine.telemetry.metrics import (
     CONCURRENCY_LIMIT,
@@ -323,3 +323,36 @@ def _draw(endpoint: Endpoint, affinity: str) -> float:
     """The endpoint with the highest draw is home: weighted rendezvous hashing, so that few move when one falls out."""
     uniform = (xxhash.xxh3_64_intdigest(f"{endpoint.name} {affinity}".encode()) + 1) / 2**64
     return -endpoint.weight / log(uniform) if uniform < 1 else _NEVER
+
+
+LOG = logging.getLogger(__name__)
+_SOON_S = 5.0
+
+
+class Silence:
+    """Begins with the send of the first request that fails, ends with one that passes. Times are of any one clock.
+
+    It is said once: at once where nobody listens at the URL, else after a few seconds.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name, self._told = name, False
+        self._since, self._until = inf, -inf
+        self.why = ""
+        self.is_quota = False
+
+    def seconds(self) -> float:
+        """From the first send that failed to the end of the last one; 0 where the last one passed."""
+        return max(0.0, self._until - self._since)
+
+    def broken(self) -> None:
+        """A request has passed."""
+        self._since, self._until = inf, -inf
+
+    def lasts(self, sent_at: float, now: float, failure: TransientModelError | None, *, limited: bool) -> None:
+        """A request that was sent then has failed; `limited`: by a 429."""
+        self._since, self._until = min(self._since, sent_at), now
+        self.why, self.is_quota = str(failure or ""), limited
+        if failure and not self._told and (not failure.reached or self.seconds() > _SOON_S):
+            self._told = True
+            LOG.warning("%s lets nothing pass: %s; it is asked on", self._name, failure)

@@ -6,10 +6,12 @@ rejected seed alone is kept. `TopicRepeats` finds topics of one run that repeat 
 
 Promise: no seed is rejected on an estimate. Exact repeats are always found; of near repeats at 0.8 one in 120 is
 missed, fewer above (`minhash`). Price: about 0.1 ms a seed of 100 words; for each seed kept about 230 bytes
-plus its id, and 4 bytes a word among the temporary files (`shingle_file`).
+plus its id, and 4 bytes a word among the temporary files (`minhash`).
 """
 
 from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
@@ -116,3 +118,45 @@ def _text(topic: Topic) -> str:
     relevant = {j.passage_id for j in topic.judgments if j.intent_id == first and j.relevance > 0}
     passages = (f"{p.title}\n{p.text}" for p in topic.passages if p.id in relevant)
     return "\n".join([topic.query, *passages])
+
+
+LEAST_SIMILARITY = 0.8
+_RANDOM_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TextGroup:
+    """A text and those like it, by their places in the order given. `exact`: of them, those of equal words."""
+
+    first: int
+    members: tuple[int, ...]
+    exact: int
+
+    @property
+    def size(self) -> int:
+        """Texts in the group, the first one included."""
+        return 1 + len(self.members)
+
+
+def group_texts(texts: Iterable[str], least: float = LEAST_SIMILARITY) -> list[TextGroup]:
+    """The groups of two texts and more, the largest first: each text joins the earlier one most like it.
+
+    Texts without words belong to none. Promise: the same texts in the same order give the same groups; each member has
+    at least the similarity asked for to the first text of its group. Price: about 0.1 ms for 100 words.
+    """
+    sketch, store = Sketcher(_RANDOM_SEED), SketchStore()
+    store_places: list[int] = []  # the place of each text that the store keeps
+    members: dict[int, list[int]] = {}
+    exact: dict[int, int] = {}
+    for place, text in enumerate(texts):
+        sketched = sketch(text)
+        if sketched is None:
+            continue
+        match = store.match_or_add(sketched, least)
+        if match is None:
+            store_places.append(place)
+        else:
+            members.setdefault(match.number, []).append(place)
+            exact[match.number] = exact.get(match.number, 0) + match.exact
+    groups = [TextGroup(store_places[number], tuple(places), exact[number]) for number, places in members.items()]
+    return sorted(groups, key=lambda group: (-group.size, group.first))

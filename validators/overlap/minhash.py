@@ -1,7 +1,7 @@
 """MinHash sketches of texts, and a compact store that finds the earlier text most like a new one.
 
     words -> shingles of 3 words -> 96 minima, one byte each -> 12 bands of 8 bytes -> hash tables -> candidates
-          -> estimates -> the likeliest of them -> compared by all shingles (validators.overlap.shingle_file)
+          -> estimates -> the likeliest of them -> compared by all shingles (`ShingleFile`)
 
 The share of equal bytes estimates the Jaccard similarity of the shingle sets (Broder 1997), less what one byte repeats
 by chance, 1/256. Two texts are candidates when the first 5 bytes of a band are equal (banding: Leskovec, Rajaraman and
@@ -13,14 +13,17 @@ always match. Price: about 0.1 ms for 100 words, and 112 bytes of sketch and 13 
 full, for each text kept; at most 4 texts are compared by their shingles.
 """
 
+import os
+import tempfile
+from array import array
 from math import sqrt
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foil.engine.errors import SpoolError
 from foil.engine.ids import sha256_hex
-from foil.validators.overlap.shingle_file import ShingleFile, jaccard, pack_shingles
 from foil.validators.overlap.word_runs import Hashes, Positions, hash_runs, normalise, read_batch
 
 SHINGLE_WORDS = 3
@@ -177,3 +180,76 @@ class SketchStore:
                 table[slots[free]] = numbers[free]
                 waiting = table[slots] != numbers
                 numbers, slots = numbers[waiting], (slots[waiting] + 1) % len(table)
+
+
+_BUFFER_BYTES = 1 << 18
+
+
+def pack_shingles(hashes: Hashes) -> bytes:
+    """The upper halves of 64-bit hashes, sorted, each once."""
+    ordered = np.sort((hashes >> np.uint64(32)).astype("<u4"))
+    first = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    packed: bytes = ordered[first].tobytes()
+    return packed
+
+
+def jaccard(first: bytes, second: bytes) -> float:
+    """The Jaccard similarity of two sets of packed shingles, neither of them empty."""
+    both = np.sort(np.frombuffer(first + second, "<u4"))
+    shared = int(np.count_nonzero(both[1:] == both[:-1]))
+    return shared / (len(both) - shared)
+
+
+class ShingleFile:
+    """Packed shingles by number, from 0, in a file that is only appended to, for an exact comparison of two texts.
+
+    The shingles of a text are sorted 32-bit hashes, each once. The file is made with the first of them, has no name,
+    and is gone with the process.
+
+    Promise: memory does not grow with the texts, but for 8 bytes each. Two texts of 100 words have one shingle counted
+    wrong in one of 500,000 pairs. Price: 4 bytes a word in the folder of temporary files (`TMPDIR`); a read a
+    comparison.
+    """
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] | None = None
+        self._ends = array("Q", [0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self._ends.itemsize * len(self._ends)
+
+    def append(self, shingles: bytes) -> None:
+        """Keeps them under the next number. Raises SpoolError."""
+        try:
+            self._opened().write(shingles)
+        except OSError as error:
+            raise _error(error) from None
+        self._ends.append(self._ends[-1] + len(shingles))
+
+    def read(self, number: int) -> bytes:
+        """Those of this number. Raises SpoolError."""
+        begin, end = self._ends[number], self._ends[number + 1]
+        try:
+            file = self._opened()
+            file.flush()
+            shingles = os.pread(file.fileno(), end - begin, begin)
+        except OSError as error:
+            raise _error(error) from None
+        if len(shingles) < end - begin:
+            raise _error(f"{len(shingles)} of {end - begin} bytes at {begin} are there")
+        return shingles
+
+    def _opened(self) -> IO[bytes]:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(buffering=_BUFFER_BYTES)  # noqa: SIM115 - open as long as the screen is
+        return self._file
+
+
+def _error(cause: OSError | str) -> SpoolError:
+    return SpoolError(
+        f"what near-duplicates are compared by cannot be kept among the temporary files ({cause}); nothing is lost: "
+        "make room there, or set TMPDIR to a folder with 4 bytes for each word of the corpus, and run again"
+    )

@@ -17,7 +17,7 @@ import aiohttp
 import httpx2
 import openai
 
-from foil.engine.answer_forms import AnswerForm, Structured, is_local
+from foil.engine.answer_forms import AnswerForm, Structured, body_of, is_local
 from foil.engine.errors import (
     DiscardedReplyError,
     FilteredRequestError,
@@ -34,7 +34,6 @@ from foil.engine.models.endpoints import EndpointSettings, HostedSettings
 from foil.engine.models.params import Dialect, dialect_of
 from foil.engine.models.reading import Answer, Usage, UselessReplies, read_answer, retry_after
 from foil.engine.models.sending.blame import ACCOUNT, Blame, is_of_account, is_of_filter, is_of_sample
-from foil.engine.models.sending.bodies import body_of
 from foil.engine.models.sending.bounded_http import (
     CONNECT_S,
     KEEPALIVE_S,

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from foil.datasets_out.desk.guard import MOST_BODY_BYTES
-from foil.datasets_out.desk.patience import REQUEST_S
+from foil.datasets_out.desk.server import REQUEST_S
 from tests.support.commands import foil, write_job
 from tests.support.desk.browser import desk_process
 

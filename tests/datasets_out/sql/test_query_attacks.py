@@ -120,7 +120,7 @@ def test_no_environment_variable_reaches_the_process_that_asks(out, monkeypatch)
 WRITE_ATTEMPTS = """
 import os, sys
 from pathlib import Path
-from foil.datasets_out.sql.write_ban import forbid_writes
+from foil.datasets_out.sql.query_process import forbid_writes
 enforced = forbid_writes()
 path = Path(sys.argv[1])
 tries = {

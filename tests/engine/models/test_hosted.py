@@ -10,7 +10,7 @@ import openai
 import pytest
 from pydantic import ValidationError
 
-from foil.engine.answer_forms import AnswerForm
+from foil.engine.answer_forms import AnswerForm, body_of
 from foil.engine.errors import (
     ModelError,
     ModelOutageError,
@@ -22,7 +22,6 @@ from foil.engine.models import retry
 from foil.engine.models.endpoints import HostedSettings
 from foil.engine.models.hosted import Hosted
 from foil.engine.models.reading import retry_after
-from foil.engine.models.sending.bodies import body_of
 from foil.engine.requests import Message, Request
 from tests.support.models.fault_server import Behaviour, FaultServer
 from tests.support.models.raw_server import answering, http

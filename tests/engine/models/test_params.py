@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
+from foil.engine.answer_forms import body_of
 from foil.engine.errors import ModelOutageError
 from foil.engine.flow.ask import make_request
 from foil.engine.models.endpoints import HostedSettings
 from foil.engine.models.hosted import Hosted
 from foil.engine.models.params import Dialect, dialect_of, thinking_tokens
-from foil.engine.models.sending.bodies import body_of
 from foil.engine.protocols import Prompt
 from foil.engine.requests import Message, Request, estimate_tokens
 from foil.prompts.judge_answers import MostRelevant

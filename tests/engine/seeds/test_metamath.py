@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from foil.engine.errors import SeedFormatError
-from foil.engine.seeds.arithmetic import is_sound
-from foil.engine.seeds.metamath import MetamathReader, MetamathSettings
+from foil.engine.seeds.metamath import MetamathReader, MetamathSettings, is_sound
 from foil.engine.topic import Seed
 
 GSM8K = {

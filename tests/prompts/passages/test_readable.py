@@ -8,7 +8,7 @@ from foil.engine.errors import Rejected
 from foil.engine.topic import Passage
 from foil.prompts.passages.readable import flaw_of
 from foil.prompts.passages.seed_material import build_material
-from foil.validators.checks.readable import ReadableCheck, ReadableSettings
+from foil.validators.checks.text_checks import ReadableCheck, ReadableSettings
 from tests.support.topics.zoo import passage, seed, topic_of
 
 SOUND = (

@@ -7,7 +7,7 @@ import jinja2
 import pytest
 from jinja2.meta import find_undeclared_variables
 
-from foil.cluster.seeds.other_run import RunReader, RunSettings
+from foil.cluster.seeds.stored_topics import RunReader, RunSettings
 from foil.datasets_out.commits.log import CommitLog
 from foil.engine.errors import Rejected
 from foil.engine.seeds.catalog import READERS, open_seeds

@@ -9,9 +9,9 @@ import re
 
 import pytest
 
+from foil.engine.answer_forms import body_of
 from foil.engine.errors import CutReplyError, Rejected
 from foil.engine.flow.ask import schema_of
-from foil.engine.models.sending.bodies import body_of
 from foil.engine.requests import Request
 from foil.prompts.writing.answers import ConditionWording, Keywords, Questions
 from foil.validators.catalog import VALIDATORS

@@ -14,7 +14,7 @@ from foil.engine.errors import CorruptDataError, UsageError
 from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery
 from foil.trainer.evaluate.systems.catalog import open_system
 from foil.trainer.evaluate.systems.system import SystemSettings
-from foil.trainer.export.check_texts import check_pairs, check_texts
+from foil.trainer.export.onnx_export import check_pairs, check_texts
 from foil.trainer.model.checksums import check_model, folder_digest
 from foil.trainer.model.encoder import load_encoder
 from foil.trainer.model.pair_scorer import load_pair_scorer, save_pair_scorer

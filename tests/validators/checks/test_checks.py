@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from foil.engine.topic import Intent, Judgment, Passage, Seed, Topic, intent_id
 from foil.prompts.constraints.constraint import Constraint, dump_constraints
 from foil.validators.catalog import DEFAULT_VALIDATORS, SCREENS, VALIDATORS, screens_of, validators_of
-from foil.validators.checks.constraint_check import ConstraintCheck, ConstraintCheckSettings
+from foil.validators.checks.label_checks import ConstraintCheck, ConstraintCheckSettings
 from foil.validators.checks.leak import LeakCheck, LeakSettings
 from foil.validators.checks.newline_truncation import NewlineTruncation, NewlineTruncationSettings
 from foil.validators.checks.shape import ShapeCheck, ShapeSettings

@@ -9,7 +9,7 @@ import pytest
 from foil.engine.topic import Topic
 from foil.prompts.constraints.dimensions import EXACT_DIMENSIONS
 from foil.prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
-from foil.validators.checks.dimension_check import DimensionCheck, DimensionCheckSettings
+from foil.validators.checks.label_checks import DimensionCheck, DimensionCheckSettings
 from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.trades import trade_seeds
 

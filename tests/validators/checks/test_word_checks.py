@@ -14,10 +14,15 @@ from foil.engine.seeds.catalog import READERS
 from foil.engine.topic import Intent, Passage, Topic, intent_id
 from foil.prompts.constraints.instructions import LENGTHS, STYLES, compose
 from foil.prompts.languages import identify
-from foil.validators.checks.injection import InjectionCheck, InjectionSettings
-from foil.validators.checks.language import LanguageCheck, LanguageSettings
 from foil.validators.checks.pii import PiiCheck, PiiSettings
-from foil.validators.checks.refusal import RefusalCheck, RefusalSettings
+from foil.validators.checks.text_checks import (
+    InjectionCheck,
+    InjectionSettings,
+    LanguageCheck,
+    LanguageSettings,
+    RefusalCheck,
+    RefusalSettings,
+)
 
 ENGLISH = "The lighthouse stands on a rock in front of the harbour and was lit by gas for a hundred years."
 GERMAN = "Der Leuchtturm steht auf einem Felsen vor dem Hafen und wurde hundert Jahre lang mit Gas betrieben."

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from foil.engine.answer_forms import _is_closed
 from foil.engine.flow.ask import schema_of
-from foil.engine.models.sending.bodies import _is_closed
 from foil.prompts import judge_answers
 from foil.prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
 from foil.prompts.parse import parse_reply

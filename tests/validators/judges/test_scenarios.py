@@ -10,7 +10,7 @@ from foil.engine.errors import UsageError
 from foil.engine.topic import Passage
 from foil.prompts.constraints.constraint import Constraint, dump_constraints
 from foil.prompts.judge_answers import LABELS
-from foil.validators.judges.random_passages import RandomPassages
+from foil.validators.judges.scenarios import RandomPassages
 from tests.support.topics.judged_topics import (
     ANSWER,
     ASKED,

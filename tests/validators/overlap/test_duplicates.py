@@ -19,9 +19,8 @@ from foil.datasets_out.commits.log import CommitLog
 from foil.engine.errors import SpoolError
 from foil.engine.topic import Passage, Seed
 from foil.validators.overlap.duplicates import Duplicates, DuplicatesSettings
-from foil.validators.overlap.minhash import SHINGLE_WORDS, Sketcher, SketchStore, estimate_similarities
-from foil.validators.overlap.shingle_file import ShingleFile
-from foil.validators.overlap.shingle_file import jaccard as packed_jaccard
+from foil.validators.overlap.minhash import SHINGLE_WORDS, ShingleFile, Sketcher, SketchStore, estimate_similarities
+from foil.validators.overlap.minhash import jaccard as packed_jaccard
 from foil.validators.overlap.word_runs import normalise
 from foil.validators.verdicts import fingerprint
 from tests.support.commands import foil, write_job

@@ -1,6 +1,6 @@
 """Groups of near-duplicates: who belongs together, how many words are equal, and what has no words."""
 
-from foil.validators.overlap.near_duplicates import group_texts
+from foil.validators.overlap.duplicates import group_texts
 
 TEXT = "the kite is built from two spars and one sail of paper and a long tail keeps it steady in the wind of March"
 

@@ -12,7 +12,7 @@ from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuer
 from foil.trainer.evaluate.measures.catalog import Measure, measure_all, measure_named
 from foil.trainer.evaluate.measures.following.p_mrr import PMRR
 from foil.trainer.evaluate.measures.judged import Run
-from foil.trainer.evaluate.measures.ranking.ranking_measure import RankingMeasure
+from foil.trainer.evaluate.measures.ranking import RankingMeasure
 from foil.trainer.evaluate.systems.given import GivenOrder, TrecRun
 from foil.trainer.evaluate.systems.system import System, ranking_of
 

@@ -7,18 +7,19 @@ from typing import Any, Protocol
 
 from foil.engine.errors import UsageError
 from foil.trainer.evaluate.measures.following.both_views import BothViews
+from foil.trainer.evaluate.measures.following.infosearch import SICR, WISE, Robustness
 from foil.trainer.evaluate.measures.following.judged_views import JudgedChange, JudgedViews, OfQueries
 from foil.trainer.evaluate.measures.following.p_mrr import PMRR
-from foil.trainer.evaluate.measures.following.robustness import Robustness
-from foil.trainer.evaluate.measures.following.sicr import SICR
-from foil.trainer.evaluate.measures.following.wise import WISE
 from foil.trainer.evaluate.measures.judged import Qrels, Run, VariantOfQuery
-from foil.trainer.evaluate.measures.ranking.average_precision import AveragePrecision
-from foil.trainer.evaluate.measures.ranking.ndcg import NDCG
-from foil.trainer.evaluate.measures.ranking.precision import Precision
-from foil.trainer.evaluate.measures.ranking.ranking_measure import RankingMeasure, rank_relevant
-from foil.trainer.evaluate.measures.ranking.recall import Recall
-from foil.trainer.evaluate.measures.ranking.reciprocal_rank import ReciprocalRank
+from foil.trainer.evaluate.measures.ranking import (
+    NDCG,
+    AveragePrecision,
+    Precision,
+    RankingMeasure,
+    Recall,
+    ReciprocalRank,
+    rank_relevant,
+)
 
 
 class Measure(Protocol):

@@ -1,4 +1,4 @@
-"""A local embedder: a directory, the packaged MiniLM (`base`), or a name of the Hugging Face hub.
+"""Local embedders: a directory, the packaged MiniLM (`base`), a name of the Hugging Face hub, an ONNX file of a model.
 
 A model that Foil trained gets the template that it learnt. Another one gets query and then instruction, behind the
 prompts that its own configuration names (`query`, and `document` or `passage`), as mteb does.
@@ -14,6 +14,8 @@ from foil.engine.ids import canonical_json, sha256_hex
 from foil.trainer.evaluate.systems.dense import DenseSystem
 from foil.trainer.evaluate.systems.system import Progress, SystemSettings, quiet
 from foil.trainer.evaluate.systems.vector_cache import Floats, VectorCache
+from foil.trainer.export.exported_file import check_exported, onnx_file
+from foil.trainer.export.onnx_encoder import OnnxEncoder, load_exportable
 from foil.trainer.model.checksums import folder_digest, trained_template
 from foil.trainer.model.encoder import Encoder, load_encoder
 from foil.trainer.model.packaged_minilm import minilm_folder
@@ -76,3 +78,30 @@ def embedder(name: str, settings: SystemSettings, cache: Path, on_progress: Prog
 def model_folder(name: str) -> Path:
     """The directory of a model that was loaded: itself, or the hub's copy on this machine."""
     return Path(name) if Path(name).is_dir() else Path(snapshot_download(name, local_files_only=True))
+
+
+class OnnxEmbedder:
+    """Of `MODEL` (its float32 file) or `MODEL/onnx/FILE.onnx`."""
+
+    def __init__(self, name: str, settings: SystemSettings) -> None:
+        file = onnx_file(name)
+        folder = file.parent.parent
+        exportable = load_exportable(folder, template_of(folder, settings), settings.encode)
+        self._encoder = OnnxEncoder(exportable, file)
+        self.template, self._settings = self._encoder.template, settings
+        self._name, self._weights = f"onnx:{name}", check_exported(file)
+
+    def facts(self) -> dict[str, str | float]:
+        """The digest of the file, and how texts are formed and cut."""
+        form = facts_of_vectors(["onnx", self._weights], self.template, self._settings.encode, {})
+        return {"system": self._name, **form}
+
+    def encode(self, passages: Sequence[str], pairs: Sequence[QueryPair]) -> Floats:
+        """Unit vectors, [passages + pairs, D]."""
+        return self._encoder.encode(passages, pairs)
+
+
+def onnx_embedder(name: str, settings: SystemSettings, cache: Path, on_progress: Progress = quiet) -> DenseSystem:
+    """The system of an exported model."""
+    encoder = OnnxEmbedder(name, settings)
+    return DenseSystem(f"onnx:{name}", encoder, VectorCache(cache, str(encoder.facts()["digest"])), on_progress)

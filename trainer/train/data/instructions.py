@@ -6,8 +6,14 @@
     swap      the instruction of another query
 
 What has no instruction keeps none. All choices are hashes of ids. The 50 are words of our own.
-Reference: Promptriever (arXiv 2409.11136), section 5 and table 4, which trains on such instructions:
-`train.instructions` (`trainer.train.data.controls`). `foil evaluate --instructions` measures with them.
+Promptriever (arXiv 2409.11136), section 5 and table 4, trains on such instructions as controls (`train.instructions`):
+
+    topic       -> without the passages that only an instruction makes irrelevant   "w/Instructions"
+    the same    -> the query again, a generic text, another topic's instruction     the three controls
+    the same    -> the bare query alone                                             RepLLaMA's data
+
+Under a text that says nothing, the bare query's passages are relevant, and no others. `foil evaluate --instructions`
+measures with these texts.
 """
 
 from collections.abc import Sequence
@@ -16,6 +22,8 @@ from functools import cache
 from importlib.resources import files
 from itertools import cycle, islice
 from typing import get_args
+
+import numpy as np
 
 from foil.datasets_out.training.training_view import TopicGroup
 from foil.engine.errors import UsageError
@@ -102,3 +110,26 @@ def pairs_with_instructions(groups: Sequence[TopicGroup], how: Instructions) -> 
     queries = [InstructedQuery(group.topic_id, *intent) for group in groups for intent in group.intents]
     texts = iter(replaced(queries, how))
     return [tuple((next(texts), query) for _, query in group.intents) for group in groups]
+
+
+def control(groups: Sequence[TopicGroup], how: Instructions, instruction_negatives: bool) -> list[TopicGroup]:
+    """The topics of a batch under a control; a swap is among them. Raises UsageError where a swap changes nothing."""
+    if how == "given":
+        return [group if instruction_negatives else without_instruction_negatives(group) for group in groups]
+    bared = [_of_bare_query(without_instruction_negatives(group)) for group in groups]
+    pairs = pairs_with_instructions(bared, how)
+    return [replace(group, intents=intents) for group, intents in zip(bared, pairs, strict=True)]
+
+
+def without_instruction_negatives(group: TopicGroup) -> TopicGroup:
+    """The topic without the passages that its bare query wants and none of its instructions does."""
+    is_wanted = group.relevance > 0
+    columns = ~is_wanted[0] | is_wanted[1:].any(0)
+    every_row = np.ones(len(group.intents), dtype=bool)
+    return group.only(every_row, columns) if len(group.intents) > 1 else group
+
+
+def _of_bare_query(group: TopicGroup) -> TopicGroup:
+    """The intents on the first query, each with the judgments of the bare one."""
+    intents = tuple(intent for intent in group.intents if intent[1] == group.intents[0][1])
+    return replace(group, intents=intents, relevance=np.repeat(group.relevance[:1], len(intents), axis=0))

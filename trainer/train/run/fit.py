@@ -34,7 +34,7 @@ from foil.trainer.model.published_model import PublishedModel, fingerprint_of, m
 from foil.trainer.settings import RetentionSettings, ScheduleSettings, TrainSettings
 from foil.trainer.text_templates import TextForms
 from foil.trainer.train.data.collate import Batch, collate, make_contrast_pairs, reduce_to_plain, trim_group
-from foil.trainer.train.data.controls import control
+from foil.trainer.train.data.instructions import control
 from foil.trainer.train.data.sampler import Sampler, mixture, share_of
 from foil.trainer.train.loss.batch_loss import BatchLoss, GradientStep, add_gradients
 from foil.trainer.train.loss.distributed import barrier, rank_and_workers, sum_gradients, sum_scalar, sum_scalars

@@ -23,6 +23,7 @@ from pydantic import BaseModel, Field
 
 from foil.cluster.job import load_job
 from foil.datasets_out.commits.log import CommitLog
+from foil.engine.answer_forms import body_of
 from foil.engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
 from foil.engine.flow.limits import Limits, RuntimeSettings
 from foil.engine.models.local import local_vllm
@@ -30,7 +31,6 @@ from foil.engine.models.local.local_vllm import LocalVllm, LocalVllmSettings, en
 from foil.engine.models.local.served_vllm import ServedVllm, VllmServer, server_flags
 from foil.engine.models.params import Params
 from foil.engine.models.retry import complete
-from foil.engine.models.sending.bodies import body_of
 from foil.engine.protocols import SAMPLING, Model, Parts
 from foil.engine.requests import Message, Reply, Request
 from foil.engine.seeds.files.ledger import Ledger

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foil.engine.seeds.python_docs.chunks import pack_sections
 from foil.engine.seeds.python_docs.docstrings import Section
+from foil.engine.seeds.python_docs.reader import pack_sections
 
 words = st.lists(st.sampled_from(["alpha", "beta", "gamma"]), min_size=1, max_size=9).map(" ".join)
 sections_of_lines = st.lists(

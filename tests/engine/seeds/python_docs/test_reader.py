@@ -14,7 +14,7 @@ from foil.engine.errors import UsageError
 from foil.engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings, answer_sentence, licence_of
 from foil.engine.topic import Seed
 from foil.trainer.evaluate.measures.judged import single_queries
-from foil.trainer.evaluate.measures.ranking.ndcg import NDCG
+from foil.trainer.evaluate.measures.ranking import NDCG
 from tests.support.paths import REPO
 from tests.support.tiny_packages import TINY_PACKAGES, documented
 

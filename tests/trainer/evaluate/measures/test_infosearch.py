@@ -8,10 +8,15 @@ from hypothesis import strategies as st
 
 from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery
 from foil.trainer.evaluate.measures.catalog import measure_named
-from foil.trainer.evaluate.measures.following.gold_changes import GoldChanges, GoldRanks, GoldScores
+from foil.trainer.evaluate.measures.following.infosearch import (
+    WISE,
+    GoldChanges,
+    GoldRanks,
+    GoldScores,
+    printed_sicr,
+    released_sicr,
+)
 from foil.trainer.evaluate.measures.following.p_mrr import rank_change
-from foil.trainer.evaluate.measures.following.sicr import printed_sicr, released_sicr
-from foil.trainer.evaluate.measures.following.wise import WISE
 from foil.trainer.evaluate.systems.bm25 import Bm25
 from foil.trainer.evaluate.systems.system import Bm25Settings
 from tests.trainer.evaluate.measures.variants import Variant, list_with, variants_of

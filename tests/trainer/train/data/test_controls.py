@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from foil.engine.errors import UsageError
-from foil.trainer.train.data.controls import control, without_instruction_negatives
-from foil.trainer.train.data.instructions import generic_instructions
+from foil.trainer.train.data.instructions import control, generic_instructions, without_instruction_negatives
 from foil.trainer.train.run.fit import BatchReader
 from tests.support.trainer_world import NO_YEAR, YEAR, commit, open_view, topic
 from tests.support.training import SHARES, TEMPLATE, groups, settings_for

@@ -20,9 +20,7 @@ from foil.trainer.evaluate.measures.following.both_views import views_of
 from foil.trainer.evaluate.measures.following.p_mrr import rank_change
 from foil.trainer.evaluate.measures.following.paired_measure import PairedMeasure
 from foil.trainer.evaluate.measures.judged import Qrels, Run, VariantOfQuery, relevant_documents
-from foil.trainer.evaluate.measures.ranking.ndcg import NDCG
-from foil.trainer.evaluate.measures.ranking.ranking_measure import at
-from foil.trainer.evaluate.measures.ranking.reciprocal_rank import ReciprocalRank
+from foil.trainer.evaluate.measures.ranking import NDCG, ReciprocalRank, at
 from foil.trainer.evaluate.measures.ranks import ranks_of
 
 PLAIN = "original"
