@@ -214,8 +214,8 @@ TINY = ReleaseFormat("tiny", lambda released, layout: iter([OutputRow("rows.json
              '"redistributable": pa.bool_(), "attributes": _MAP, "mood": _TEXT,\n'),
             ("_LATER_COLUMNS = {", '_LATER_COLUMNS = {"mood": "calm", '),
         ],
-        "datasets_out/sql/schema_words.py": [
-            ('    "corpus": "the corpus', '    "mood": "the mood",\n    "corpus": "the corpus'),
+        "datasets_out/sql/schema_words.yaml": [
+            ("  corpus: the corpus", "  mood: the mood\n  corpus: the corpus"),
         ],
     },
 }  # fmt: skip

@@ -157,7 +157,7 @@ class _Writing:
         if facts.format.name == "mteb" and len(facts.splits) == 1:
             language = {"en": "eng-Latn"}.get((facts.languages or ("en",))[0], "eng-Latn")
             split = BENCHMARK_SPLITS[facts.splits[0]]
-            text = MTEB_TASK.format(name=facts.name, split=split, language=language, digest=run.digest[:40])
+            text = MTEB_TASK.substitute(name=facts.name, split=split, language=language, digest=run.digest[:40])
             put_text(self._draft / TASK_MODULE, text)
 
 

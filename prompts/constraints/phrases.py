@@ -7,79 +7,13 @@ rapid automatic keyword extraction). About 30 microseconds for 100 words; result
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
-from foil.engine.texts.words import word_set
+from foil.engine.texts.words import word_set, words_of
 
-COMMON_WORDS = word_set(
-    """
-    a able about above according accordingly across actual actually add added adding addition additional additionally
-    after again against ago all allow allowed allowing allows almost along already also although altogether always am
-    among amount an and another any anyone anything appear appears applied applies apply applying approach appropriate
-    approximately are around array array_like article as ask assume assumed assumes at ate author authors available away
-    back based basic basically be became because become becomes been before began begin beginning begins behind being
-    below besides best better between beyond big bit bool both bottom bought bring brings but buy buys by calculate
-    calculated calculates call called calls came can cancel cannot cant case cases cause caused causes certain change
-    changes chapter check choose clear click close come comes common commonly complete completely compute computed
-    computes consider considered consist consists contain contained containing contains cost costs could cover covers
-    create created current currently day days decide default define defined defines depend depending depends describe
-    described describes despite determine determined develop developed did didnt different directly discuss discussed
-    discusses do does doesnt doing done dont down due during each early earn earned earns easily easy eat eats effect
-    either else end ends enough ensure ensures entirely equal equals especially etc even eventually ever every everyone
-    everything exactly examine examined example examples exceed except exhibit exhibited exist exists expect expected
-    extra fairly false far few fewer figure find finds first five float follow followed following follows for former
-    found four free frequently from full fully gave general generally get gets getting give given gives giving go goal
-    goes going gone good got great greater had half happen happens hard has have having he held help helps hence her
-    here high higher highly him his hold holds home how however i if important in include included includes including
-    increase increases increasingly indeed indicate indicates indirectly information inside instance instead int into
-    investigate investigated involve involved involves is isnt it items its itself just keep keeps kept kind know known
-    knows large larger largest last lasted lastly lasts later latter lead leads learn least leave leaves led left less
-    let lets like likely line list little live long longer look looking looks lot lots low lower made main mainly major
-    make makes making many matter may maybe me mean means meant meet merely method methods might mine more moreover most
-    mostly mount move much must my name named ndarray near nearly necessary need needed needs neither never new next no
-    nobody non none nor normal normally not note noted nothing now number numbers object obtain obtained occur occurs of
-    off often on once one ones only onto open optional or order original other others otherwise our out over overall own
-    page paid paper part particular particularly parts pass passed past pay pays people per perform performed performs
-    perhaps place please point points possible possibly present presented previous previously primarily prior probably
-    problem produce produced produces propose proposed provide provided provides put quickly quite rapidly rather reach
-    read reading real really reason receive received recent recently refer referred refers regarding related relatively
-    remain remaining remains remove removed replace replaced represent represented represents require required requires
-    respectively rest result resulting results return returned returns right said same saw say saying says second
-    section see seem seems seen select selected self sell sells set sets several shall she should show showed shown
-    shows similar similarly simple simply simultaneously since six size slowly small smaller so sold some someone
-    something sometimes soon sort specific specifically specified spend spends spent start started starts state still
-    stop store stored stores str studied study such suggest suggested suitable support supported supports suppose sure
-    table take taken takes taking technique tell ten term terms than that thats the their them themselves then there
-    therefore these they thing things think this those though three through throughout thus time times to today together
-    too took top total toward towards treat treated tried true try trying turn turned turns twice two type types typical
-    typically unable under understand unless until up upon us use used useful user uses using usual usually value values
-    various very via want wanted was way ways we well went were what whatever when whenever where whereas wherever
-    whether which while who whoever whole whom whose why widely will wish with within without wont work worked works
-    would write writes written yes yet you your yours yourself zero
-    """
-)
+COMMON_WORDS = words_of(Path(__file__).with_name("common_words.txt"))
 """Words that say nothing by themselves: function words, common verbs, adverbs, and words of every text."""
-VAGUE_NOUNS = word_set(
-    """
-    ability access account action activity addition advance agreement aim application approximation area argument
-    aspect assumption attempt attention attribute band behavior behaviour benefit calibration category center
-    centre chance choice circumstance class collection combination company comparison concept concern conclusion
-    condition conjunction consequence consideration context correlation country course customer degree detail
-    development deviation difference direction discussion disposal dissolution distance distinction distribution
-    effect effort element emphasis end environment equation estimation evaluation event evidence existence expense
-    experience experiment explanation expression fact factor family feature feeling field force form formation
-    friend function group guide hand head help history home hour idea importance individual influence initiation
-    interaction investigation issue job length level life link location loss majority man manner meaning means
-    measurement member mind minute moment month movement name nature need observation occasion office operation
-    opinion opportunity organization outcome overview parameter parent party path pattern peculiarity period
-    person persons phase place player policy position possibility practice prediction preparation presence
-    presentation principle procedure process product program progress project property purpose quality quantity
-    question range reference region relation relationship report requirement research resource respect
-    responsibility role room rule scene section selection sense sentence service setting shape side sign site
-    situation skill solution source space spot stage standard statement status step story structure student style
-    subject success suggestion summary system target task team theory tool topic town trouble truth understanding
-    unit validity variation variety version view visitor week woman word world year
-    """
-)
+VAGUE_NOUNS = words_of(Path(__file__).with_name("vague_nouns.txt"))
 """Nouns that name no subject by themselves, nor at the end of a phrase."""
 _TOKEN = re.compile(r"[A-Za-z][\w'-]*[A-Za-z0-9]|[A-Za-z]|\d[\w.,]*|\n|[^\w\s]")
 _NON_LETTERS = frozenset("_0123456789")

@@ -13,107 +13,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import import_module
+from pathlib import Path
 
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 _LANGUAGES = {"c++": "cpp", "python3": "python", "js": "javascript", "ts": "typescript", "golang": "go", "c#": "csharp"}
 _OVERLOADING = frozenset({"java", "csharp"})
 
-_C_LIKE = "[(for_statement) (while_statement) (do_statement)] @loop"
-_QUERIES: Mapping[str, tuple[str, str, str]] = {
-    "python": ("tree_sitter_python", "language", """
-        (function_definition name: (identifier) @name parameters: (_) @parameters) @function
-        (assignment left: (identifier) @name right: (lambda)) @function
-        (call function: (identifier) @name arguments: (_) @arguments) @call
-        (call function: (attribute object: (_) @object attribute: (identifier) @name) arguments: (_) @arguments) @call
-        [(for_statement) (while_statement)] @loop
-        (comment) @comment
-        (block . (expression_statement (string) @comment))
-        (module . (expression_statement (string) @comment))
-        [(dictionary) (dictionary_comprehension)] @map
-        (set_comprehension) @set
-        (set) @literal
-        (assignment left: (identifier) @variable)
-        (assignment left: (attribute attribute: (identifier) @variable))
-        (binary_operator operator: ["^" "<<" ">>" "&" "|"]) @bits
-        (augmented_assignment operator: ["^=" "<<=" ">>=" "&=" "|="]) @bits
-        (while_statement body: (block (expression_statement (assignment left: (identifier) right: (_) @middle))))
-    """),
-    "java": ("tree_sitter_java", "language", _C_LIKE + """
-        (method_declaration name: (identifier) @name parameters: (_) @parameters) @function
-        (method_invocation !object name: (identifier) @name arguments: (_) @arguments) @call
-        (method_invocation object: (_) @object name: (identifier) @name arguments: (_) @arguments) @call
-        (enhanced_for_statement) @loop
-        [(line_comment) (block_comment)] @comment
-        (type_identifier) @type
-        (method_invocation object: (identifier) @type)
-        (variable_declarator name: (identifier) @variable)
-        (binary_expression operator: ["^" "<<" ">>" ">>>" "&" "|"]) @bits
-        (assignment_expression operator: ["^=" "<<=" ">>=" ">>>=" "&=" "|="]) @bits
-        (while_statement body: (block
-            (local_variable_declaration declarator: (variable_declarator value: (_) @middle))))
-        (while_statement body: (block (expression_statement (assignment_expression right: (_) @middle))))
-    """),
-    "cpp": ("tree_sitter_cpp", "language", _C_LIKE + """
-        (function_definition declarator: (function_declarator
-            declarator: [(identifier) (field_identifier)] @name parameters: (_) @parameters)) @function
-        (function_definition declarator: (function_declarator
-            declarator: (qualified_identifier name: (identifier) @name) parameters: (_) @parameters)) @function
-        (function_definition declarator: (_ (function_declarator
-            declarator: [(identifier) (field_identifier)] @name parameters: (_) @parameters))) @function
-        (init_declarator declarator: (identifier) @name value: (lambda_expression)) @function
-        (call_expression function: (identifier) @name arguments: (_) @arguments) @call
-        (call_expression function: (template_function name: (identifier) @name) arguments: (_) @arguments) @call
-        (call_expression function: (field_expression argument: (_) @object field: (field_identifier) @name)
-            arguments: (_) @arguments) @call
-        (call_expression function: (qualified_identifier scope: (_) @object name: (identifier) @name)
-            arguments: (_) @arguments) @call
-        (for_range_loop) @loop
-        (comment) @comment
-        (template_type name: (type_identifier) @type)
-        (declaration declarator: (identifier) @variable)
-        (init_declarator declarator: (identifier) @variable)
-        (binary_expression operator: ["^" "<<" ">>" "&" "|"]) @bits
-        (assignment_expression operator: ["^=" "<<=" ">>=" "&=" "|="]) @bits
-        (while_statement body: (compound_statement (declaration declarator: (init_declarator value: (_) @middle))))
-        (while_statement body: (compound_statement
-            (expression_statement (assignment_expression right: (_) @middle))))
-    """),
-    "javascript": ("tree_sitter_javascript", "language", _C_LIKE + """
-        (function_declaration name: (identifier) @name parameters: (_) @parameters) @function
-        (method_definition name: (property_identifier) @name parameters: (_) @parameters) @function
-        (variable_declarator name: (identifier) @name value: [(arrow_function) (function_expression)]) @function
-        (call_expression function: (identifier) @name arguments: (_) @arguments) @call
-        (call_expression function: (member_expression object: (_) @object property: (property_identifier) @name)
-            arguments: (_) @arguments) @call
-        (for_in_statement) @loop
-        (comment) @comment
-        (new_expression constructor: (identifier) @type)
-        (variable_declarator name: (identifier) @variable)
-        (binary_expression operator: ["^" "<<" ">>" ">>>" "&" "|"]) @bits
-        (augmented_assignment_expression operator: ["^=" "<<=" ">>=" ">>>=" "&=" "|="]) @bits
-        (while_statement body: (statement_block (lexical_declaration (variable_declarator value: (_) @middle))))
-        (while_statement body: (statement_block (expression_statement (assignment_expression right: (_) @middle))))
-    """),
-    "go": ("tree_sitter_go", "language", """
-        (function_declaration name: (identifier) @name parameters: (_) @parameters) @function
-        (method_declaration name: (field_identifier) @name parameters: (_) @parameters) @function
-        (assignment_statement left: (expression_list (identifier) @name)
-            right: (expression_list (func_literal))) @function
-        (call_expression function: (identifier) @name arguments: (_) @arguments) @call
-        (call_expression function: (selector_expression operand: (_) @object field: (field_identifier) @name)
-            arguments: (_) @arguments) @call
-        (for_statement) @loop
-        (comment) @comment
-        (map_type) @map
-        (selector_expression operand: (identifier) @type)
-        (short_var_declaration left: (expression_list (identifier) @variable))
-        (binary_expression operator: ["^" "<<" ">>" "&" "|" "&^"]) @bits
-        (assignment_statement operator: ["^=" "<<=" ">>=" "&=" "|="]) @bits
-    """),
-}  # fmt: skip
-_QUERIES = {**_QUERIES, "typescript": ("tree_sitter_typescript", "language_typescript", _QUERIES["javascript"][2])}
-GRAMMARS = frozenset(_QUERIES)
+_QUERIES = Path(__file__).with_name("queries")
+"""What is read of a program, a file a language: patterns of tree-sitter."""
+GRAMMARS = frozenset({"python", "java", "cpp", "javascript", "typescript", "go"})
 """The languages that are read; of others nothing is known but their name."""
 
 _MAP_CALLS = re.compile(r"dict|defaultdict|Counter|OrderedDict")
@@ -213,8 +122,10 @@ def facts_of_examples(text: str) -> SourceFacts:
 
 @cache
 def _reader(language: str) -> tuple[Parser, Query]:
-    module, function, query = _QUERIES[language]
-    grammar = Language(getattr(import_module(module), function)())
+    is_typescript = language == "typescript"  # JavaScript with types
+    module = import_module(f"tree_sitter_{language}")
+    grammar = Language(module.language_typescript() if is_typescript else module.language())
+    query = (_QUERIES / f"{'javascript' if is_typescript else language}.scm").read_text(encoding="utf-8")
     return Parser(grammar), Query(grammar, query)
 
 

@@ -10,66 +10,9 @@ import yaml
 from foil.datasets_out.release.ancestry import cleaned_value
 from foil.trainer.model.checksums import ranks_pairs
 
-CARD = """---
-{front_matter}---
-# Instruction-following {kind}
-
-Trained by Foil on topics of the digest `{snapshot}`.
-
-| | |
-|---|---|
-| Digest of the data | `{snapshot}` |
-| Command | `{command}` |
-| Base model | `{base}` |
-| Loss | {objective} |
-| Learning rate | {rate} |
-| Steps | {steps}, {topics} topics each; last loss {loss:.4f} |
-| Published step | {step}{chosen} |
-| Share of trained weights | {blend:g} (the rest is the base model's) |
-| Topics | {kept} for training; {dropped} more dropped, since they share text with held-out or dev topics |
-{warnings}
-## What it was trained on
-
-{sources}
-
-{asking}
-
-## On dev topics
-
-What was chosen was chosen on these; `foil evaluate` measures on held-out topics, which no choice has seen. In points.
-
-{validations}
-
-{curve}
-{drawings}
-{licence}
-"""
-
-AVERAGE_CARD = """---
-{front_matter}---
-# Instruction-following retriever
-
-The mean of {count} models that Foil trained on topics. Foil measured nothing while it made it: `foil evaluate` does.
-
-| | |
-|---|---|
-| Command | `{command}` |
-| Base model | `{base}` |
-| Share of the mean | {blend:g} (the rest is the base model's) |
-
-| model | steps | share of trained weights | digest of its data |
-|---|---|---|---|
-{models}
-{warnings}
-## What it was trained on
-
-{sources}
-
-{asking}
-
-{licence}
-"""
-
+CARD, AVERAGE_CARD = (
+    Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("card.md", "average_card.md")
+)
 ASKING = """## How to ask it
 
 Instruction and query are joined as `{pair}`, title and text of a passage as `{passage}`; leave out what is empty. No

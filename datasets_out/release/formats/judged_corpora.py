@@ -10,6 +10,8 @@ released, each has a folder of its own: whoever draws negatives from a corpus mu
 
 from collections.abc import Iterator
 from itertools import combinations
+from pathlib import Path
+from string import Template
 
 import pyarrow as pa
 
@@ -65,37 +67,7 @@ def _judgment(query: str, document: str, score: int) -> dict[str, str | int]:
     return {"query-id": query, "corpus-id": document, "score": score}
 
 
-MTEB_TASK = '''"""This folder as a task of mteb: mteb.evaluate(model, tasks=[InstructedRetrieval()])."""
-
-from pathlib import Path
-
-from datasets import load_dataset
-from mteb._evaluators.retrieval_metrics import evaluate_p_mrr_change
-from mteb.abstasks import AbsTaskRetrieval
-from mteb.abstasks.task_metadata import TaskMetadata
-
-FOLDER = str(Path(__file__).resolve().parent)
-
-
-class InstructedRetrieval(AbsTaskRetrieval):
-    """Queries without and with an instruction; the instruction makes documents irrelevant. Main score: p-MRR."""
-
-    metadata = TaskMetadata(
-        name="{name}",
-        description="Topics made by Foil, whose judgments change with the instruction.",
-        type="InstructionRetrieval",
-        category="t2t",
-        main_score="p-MRR",
-        eval_splits=["{split}"],
-        eval_langs=["{language}"],
-        dataset={{"path": FOLDER, "revision": "{digest}"}},
-    )
-
-    def task_specific_scores(self, scores, qrels, results, hf_split, hf_subset):
-        rows = load_dataset(FOLDER, "qrel_diff", split="qrel_diff")
-        changed = {{row["query-id"]: row["corpus-ids"] for row in rows}}
-        return evaluate_p_mrr_change(qrels, results, changed, self.k_values)
-'''
+MTEB_TASK = Template(Path(__file__).with_name("mteb_task.txt").read_text(encoding="utf-8"))
 BEIR = ReleaseFormat(
     "beir",
     _beir_rows,

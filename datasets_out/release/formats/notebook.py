@@ -4,59 +4,18 @@ It holds no text of the run. Whoever opens it needs the run's folder, and what `
 """
 
 from pathlib import Path
+from string import Template
 
 from foil.datasets_out.sql.views import VIEWS
 
 NOTEBOOK = "notebook.py"
-
-_HEAD = '''"""A run of Foil in a marimo notebook: `pip install marimo`, then `marimo edit notebook.py`."""
-
-import marimo
-
-app = marimo.App(width="medium")
-
-
-@app.cell
-def setup():
-    from pathlib import Path
-
-    import marimo as mo
-
-    from foil.datasets_out.sql.query import run_sql
-
-    OUT = Path({out!r})
-    SNAPSHOT = {snapshot!r}
-
-    def ask(sql):
-        """The rows of one SELECT over the views {views}."""
-        return run_sql(OUT, sql, snapshot=SNAPSHOT).to_pylist()
-
-    return OUT, SNAPSHOT, ask, mo
-'''
+_TEXT = Template(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))
 _CELL = """
 
 @app.cell
 def {name}(ask, mo):
     mo.vstack([mo.md({title!r}), mo.ui.table(ask({sql!r}))])
     return
-"""
-_TAIL = """
-
-@app.cell
-def question(mo):
-    query = mo.ui.code_editor("SELECT * FROM topics LIMIT 20", language="sql", label="A query of your own")
-    query
-    return (query,)
-
-
-@app.cell
-def answer(ask, mo, query):
-    mo.ui.table(ask(query.value))
-    return
-
-
-if __name__ == "__main__":
-    app.run()
 """
 _CELLS = {
     "funnel": ("## Topics by status and reason",
@@ -76,6 +35,5 @@ _CELLS = {
 
 def notebook_text(out: Path, snapshot: str | None) -> str:
     """The notebook of a run or of a snapshot of it."""
-    head = _HEAD.format(out=str(out.resolve()), snapshot=snapshot, views=", ".join(VIEWS))
-    cells = (_CELL.format(name=name, title=title, sql=sql) for name, (title, sql) in _CELLS.items())
-    return "".join([head, *cells, _TAIL])
+    cells = "".join(_CELL.format(name=name, title=title, sql=sql) for name, (title, sql) in _CELLS.items())
+    return _TEXT.substitute(out=repr(str(out.resolve())), snapshot=repr(snapshot), views=", ".join(VIEWS), cells=cells)

@@ -7,52 +7,13 @@ kind has its wordings; a hash of the object's name selects one. The question nev
 """
 
 import re
+from pathlib import Path
 
 from foil.engine.ids import fraction_of
 from foil.engine.seeds.python_docs.words import agree
-from foil.engine.texts.words import word_set
+from foil.engine.texts.words import word_set, words_of
 
-_VERBS = word_set(
-    """accumulate acquire activate add adjust advance aggregate align allocate allow alter append apply approximate
-    arrange ask assemble assert assess assign assume attach audit augment authenticate authorize average await
-    backpropagate bake begin bin binarize bind blend boost bracket branch break broadcast browse buffer build bump
-    byte-compile calculate calibrate call cancel canonicalize capture carry cast catch center chain change check
-    choose chunk cite claim clamp classify clean clear clip clone close cluster coerce collapse collect combine
-    commit compare compile complete compose compress compute concat concatenate configure confirm conform connect
-    consider constrain construct consume continue contract contribute convert convolve copy correct correlate count
-    create crop cross-validate cumulate customize cut deactivate debug decide decode decompose decompress decorate
-    deduce deduplicate deepcopy defer define delay delegate delete demonstrate demote deploy derive describe
-    deserialize destroy detach detect determine diagonalize differentiate disable discard discover dispatch display
-    dispose distribute divide download draw drop dump duplicate edit eliminate embed emit emulate enable encapsulate
-    encode enforce enlarge enqueue enrich ensure enter enumerate equip erase escape establish estimate evaluate
-    exchange exclude execute exercise exhaust exit expand expire explain explore export expose express extend
-    extract extrapolate factorize fail fast-forward fetch fill filter find fit fix flatten flip flush fold form
-    format forward freeze fulfill fuse gather generate get give group guard guess halt handle hash help hide
-    highlight hook identify ignore implement import indicate induce infer inform inherit initialize inject inline
-    insert inspect install instantiate integrate intern interpolate interpret interrupt intersect introduce
-    introspect invert invoke iterate join keep launch learn leave lift limit link list listen load localize locate
-    lock log look lower maintain make manage manipulate map mark mask match measure merge migrate minimize mix
-    modify monitor move multiplex multiply mutate navigate negate nest normalise normalize notify observe obtain
-    open optimize order organize overlay override overwrite pack pad pair parse partition pass patch pause peek
-    perform permute persist pickle pick pivot place play plot poll pop populate precompute predict preload prepare
-    prepend preprocess present preserve pretty-print prevent print process produce project promote prompt propagate
-    protect provide prune publish pull push put quantize query quote raise randomize rank reach read realign
-    rearrange reattach rebuild recalculate receive reclaim recode recognise recommend recompute reconstruct record
-    recover rectify recv recycle redirect reduce refer refit reflect refresh register reindex reinterpret reject
-    relabel relate release reload remap remember remove rename render reorder reorganize repack repair repeat
-    replace reply report represent request require rerun resample rescale reseed reserve reset reshape resize
-    resolve restore resume retain rethrow retrieve retry return reuse reveal reverse revert rewind rewrite roll
-    rollback rotate round route run sample sanitize save scale scan scatter scatter-add seal search seek segment
-    select send separate serialize set share shift shorten show shrink shuffle shut shutdown simplify simulate skip
-    slice smooth snap sniff solve sort spawn specify split spread squeeze stack standardize start stitch stop store
-    stratify stretch stringify strip subclass subsample substitute subtract sum summarize supply suppress surround
-    swap switch symmetrize synchronize synthesize tag take taper tell terminate test threshold tile toggle tokenise
-    tokenize trace track train transcode transfer transform translate transmit transpose trap traverse treat trigger
-    trim truncate try tune turn unbind unblock undo unflatten unfold unify uninstall unlock unmap unpack unpickle
-    unpivot unquote unregister unset unstack untar unwrap unzip update upgrade upload upsample urlencode use utilize
-    validate vary vectorize verify visualize vote wait walk warm warn weight whiten widen withdraw wrap write yield
-    zip"""
-)
+_VERBS = words_of(Path(__file__).with_name("verbs.txt"))
 
 _ACTION_WORDINGS = (
     "How do I {action}?",
