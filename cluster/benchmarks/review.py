@@ -22,15 +22,7 @@ from foil.trainer.evaluate.benchmarks.files import read_document
 from foil.trainer.evaluate.benchmarks.making.folder import write_benchmark
 from foil.trainer.evaluate.benchmarks.making.review import ReviewSettings, changes, doubtful, with_judgments
 from foil.validators.audits.marks import ItemMarks, read_marks
-from foil.validators.audits.sheet import (
-    LETTERS,
-    AuditedPassage,
-    AuditItem,
-    Stratum,
-    key_of,
-    sheet_json,
-    sheet_text,
-)
+from foil.validators.audits.sheet import LETTERS, AuditedPassage, AuditItem, Stratum, key_of, sheet_json, sheet_text
 
 
 def draw_review(

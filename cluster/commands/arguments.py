@@ -24,8 +24,7 @@ SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override one
 OutOption = Annotated[str | None, typer.Option("--out", help="Override the job's `out`: a folder, or s3://BUCKET/RUN.")]
 FolderOption = Annotated[Path | None, typer.Option("--out", parser=mirror_of, help="Override the `out` folder.")]
 ReuseOption = Annotated[
-    list[Path] | None,
-    typer.Option("--reuse", parser=mirror_of, help="The run whose replies are reused. Repeatable."),
+    list[Path] | None, typer.Option("--reuse", parser=mirror_of, help="The run whose replies are reused. Repeatable.")
 ]
 SnapshotOption = Annotated[str | None, typer.Option(help="A snapshot of the run. Default: all that is committed now.")]
 JsonOption = Annotated[

@@ -20,14 +20,7 @@ from foil.engine.errors import UsageError
 from foil.trainer.benchmark_source import BenchmarkSource
 from foil.trainer.evaluate.benchmarks.benchmark import Benchmark
 from foil.trainer.evaluate.benchmarks.catalog import benchmarks_of, kind_named, name_of
-from foil.trainer.evaluate.comparison.results import (
-    InstructionLine,
-    LineKey,
-    Result,
-    instruction_lines,
-    keep,
-    results,
-)
+from foil.trainer.evaluate.comparison.results import InstructionLine, LineKey, Result, instruction_lines, keep, results
 from foil.trainer.evaluate.comparison.scores import CollectionScores, score
 from foil.trainer.evaluate.interop.model_index import put_results
 from foil.trainer.evaluate.measures.catalog import measure_named

@@ -33,24 +33,8 @@ from foil.engine.errors import (
 from foil.engine.flow.seed_outcome import SeedClock
 from foil.engine.keys import scrub_answer
 from foil.engine.models.params import ROOM_FOR_THOUGHTS
-from foil.engine.protocols import (
-    JUDGE,
-    Answer,
-    Model,
-    PlainAnswer,
-    Prompt,
-    ReplyCheck,
-    WordReply,
-    for_role,
-)
-from foil.engine.requests import (
-    Message,
-    Reply,
-    Request,
-    ending_of,
-    fewest_tokens,
-    is_prompt_cut,
-)
+from foil.engine.protocols import JUDGE, Answer, Model, PlainAnswer, Prompt, ReplyCheck, WordReply, for_role
+from foil.engine.requests import Message, Reply, Request, ending_of, fewest_tokens, is_prompt_cut
 from foil.engine.texts.chat_tokens import broken, broken_reply
 from foil.engine.topic import Call
 

@@ -22,15 +22,7 @@ from typing import Any
 
 from foil.engine.crash_points import crash_point
 from foil.engine.errors import CorruptDataError, JournalError
-from foil.engine.flow.journal_records import (
-    FOLDER,
-    NO_PARTITION,
-    InFlight,
-    Segment,
-    checked,
-    is_unfinished,
-    parsed,
-)
+from foil.engine.flow.journal_records import FOLDER, NO_PARTITION, InFlight, Segment, checked, is_unfinished, parsed
 from foil.engine.requests import Reply, stored_reply
 from foil.engine.storage.store import Store, StoredObject
 

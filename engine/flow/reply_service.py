@@ -10,24 +10,13 @@ import time
 from weakref import WeakValueDictionary
 
 from foil.engine.crash_points import crash_point
-from foil.engine.errors import (
-    STOPPING,
-    FoilError,
-    ModelError,
-)
+from foil.engine.errors import STOPPING, FoilError, ModelError
 from foil.engine.flow.budget import BudgetClient, Spend, spend_of
 from foil.engine.flow.journal import PartitionJournal
 from foil.engine.keys import scrub_reply
 from foil.engine.models import retry
-from foil.engine.protocols import (
-    Model,
-    PaidReplies,
-)
-from foil.engine.requests import (
-    Reply,
-    Request,
-    estimate_tokens,
-)
+from foil.engine.protocols import Model, PaidReplies
+from foil.engine.requests import Reply, Request, estimate_tokens
 from foil.engine.storage.lease import check_fence, lost_folder
 from foil.engine.telemetry.spans import request_span
 

@@ -41,9 +41,7 @@ from foil.engine.models.endpoints import HostedSettings
 from foil.engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
 from foil.engine.models.params import thinking_tokens
 from foil.engine.models.sending.blame import harmless
-from foil.engine.models.sending.client_errors import (
-    connection_error,
-)
+from foil.engine.models.sending.client_errors import connection_error
 from foil.engine.models.sending.endpoint_client import EndpointClient
 from foil.engine.protocols import Model
 from foil.engine.rates.book import RateAsk, rate_key

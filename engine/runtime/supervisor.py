@@ -77,12 +77,7 @@ class Supervisor:
     """Takes partitions of the queue through workers until it is over."""
 
     def __init__(
-        self,
-        queue: PartitionQueue,
-        start: StartWorker,
-        journal: Store,
-        limits: Limits,
-        runtime: RuntimeSettings,
+        self, queue: PartitionQueue, start: StartWorker, journal: Store, limits: Limits, runtime: RuntimeSettings
     ) -> None:
         self._queue, self._start, self._journal, self._runtime = queue, start, journal, runtime
         self._in_order = limits.accept is not None

@@ -28,9 +28,7 @@ UNKNOWN = by_pattern(
     loose=r"\blet\b|(?<![\w'\\])[a-z] *[=+*/^-]|[=+*/^-] *[a-z](?![\w'])|\d[a-z]\b|equation|variable|unknown|\$[a-z]",
 )
 TOTAL = by_pattern(
-    r"\btotals?\b",
-    "total",
-    loose=r"total|altogether|\ball\b|combined|\bsum|together|\badd|whole|overall",
+    r"\btotals?\b", "total", loose=r"total|altogether|\ball\b|combined|\bsum|together|\badd|whole|overall"
 )
 FRACTION = by_pattern(
     r"(?<![\d/.])(?:1/[2-9]|2/[3579]|3/[4578]|[45]/[6-9])(?![\d/])",

@@ -175,9 +175,6 @@ class _Reading:
         comment = self._offset(inside[0]) if len(inside) > 1 else -1  # a single remark explains little
         return SourceFacts(calls, approaches, unsure, comment)
 
-    def _places(self, kind: str) -> list[int]:
-        return [place for _, place in self._found.get(kind, [])]
-
     def _is_in_function(self, place: int) -> bool:
         return any(function.begin < place < function.end for function in self._functions)
 
@@ -279,7 +276,7 @@ class _Reading:
             unsure.add("stack")
         if self.first("literal") >= 0:
             unsure.add("set")
-        if self._places("comment"):
+        if [place for _, place in self._found.get("comment", [])]:
             unsure.add("comments")  # a note on what calls the code, a definition that it builds on, or an empty one
         return frozenset(unsure)
 

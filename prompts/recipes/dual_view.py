@@ -36,11 +36,7 @@ from foil.prompts.writing.material import WritingMaterial, cut_passage, writing_
 VERSION = "18"
 """Raised when the same seed, settings and template would give other topics."""
 
-_BASES: Mapping[str, Callable[[Any], Recipe]] = {
-    "promptriever": Promptriever,
-    "infir": Infir,
-    "verifiable": Verifiable,
-}
+_BASES: Mapping[str, Callable[[Any], Recipe]] = {"promptriever": Promptriever, "infir": Infir, "verifiable": Verifiable}
 _CARRIED = ("constraints", "evidence", "demands", "style", "length_format")
 """What is known of the first instruction, and stays true of it."""
 

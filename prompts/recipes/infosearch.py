@@ -90,8 +90,7 @@ class InfoSearchSettings(Settings):
         CONDITIONS["language"], min_length=2, description="conditions of Language, as ISO 639 codes"
     )
     question: Literal["reworded", "same"] = Field(
-        "reworded",
-        description="reworded: an instruction says a query of up to 30 words in other words",
+        "reworded", description="reworded: an instruction says a query of up to 30 words in other words"
     )
     keywords: int = Field(3, ge=2, le=5, description="most conditions of Keyword in a topic")
     query_negative: Literal["seed", "written"] = Field(

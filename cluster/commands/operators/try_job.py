@@ -100,10 +100,7 @@ class _TryReport:
             "tokens": funnel.tokens,
             "paid_tokens": funnel.paid_tokens,
             "usd": funnel.usd,
-            "an_accepted_topic": {
-                "tokens": funnel.per_accepted(funnel.tokens),
-                "usd": funnel.per_accepted(funnel.usd),
-            },
+            "an_accepted_topic": {"tokens": funnel.per_accepted(funnel.tokens), "usd": funnel.per_accepted(funnel.usd)},
             "goal": self._goal_json(),
             "changes": [self._change_json(change) for change in self._changes],
         }
@@ -158,7 +155,7 @@ class _TryReport:
         if request:
             user = [message.content for message in request.messages if message.role == "user"]
             material = next((turn for turn in reversed(user) if ending.example.query in turn), user[0])
-            yield "prompt", _end(material)
+            yield "prompt", (material if len(material) <= _EXCERPT else f"... {material[-_EXCERPT:]}")
             yield "last turn", _beginning(user[-1]) if user[-1] != material else ""
         yield f"reply of {call.model} to {call.task}", _beginning(call.reply_text) or "(nothing)"
 
@@ -287,10 +284,6 @@ def _interval(hits: int, total: int) -> tuple[float, float]:
     middle = (share + z2 / (2 * total)) / (1 + z2 / total)
     half = _Z * math.sqrt(share * (1 - share) / total + z2 / (4 * total * total)) / (1 + z2 / total)
     return middle - half, middle + half
-
-
-def _end(text: str) -> str:
-    return text if len(text) <= _EXCERPT else f"... {text[-_EXCERPT:]}"
 
 
 def _beginning(text: str) -> str:

@@ -67,8 +67,5 @@ def _triplets(topic: Topic) -> Iterator[dict[str, Any]]:
 
 
 HUGGING_FACE = ReleaseFormat(
-    "hf",
-    _rows,
-    'from datasets import load_dataset\n\ntriplets = load_dataset("{folder}", split="{split}")',
-    _SCHEMAS,
+    "hf", _rows, 'from datasets import load_dataset\n\ntriplets = load_dataset("{folder}", split="{split}")', _SCHEMAS
 )

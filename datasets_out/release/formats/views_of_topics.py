@@ -53,9 +53,7 @@ def _atlas_rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:
 
 
 JSON_LINES = ReleaseFormat(
-    "jsonl",
-    _json_rows,
-    'import json\n\ntopics = [json.loads(line) for line in open("{folder}/{split}.jsonl")]',
+    "jsonl", _json_rows, 'import json\n\ntopics = [json.loads(line) for line in open("{folder}/{split}.jsonl")]'
 )
 ATLAS = ReleaseFormat(
     "atlas",

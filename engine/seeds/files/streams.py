@@ -76,7 +76,7 @@ def _walk(path: Path) -> Iterator[Path]:
     """What is in the folder and its subfolders and not hidden. Raises UsageError for a link to no file."""
     for folder, folders, names in os.walk(path, onerror=_raise):
         for entry in (Path(folder, name) for name in (*folders, *names)):
-            if _is_hidden(entry.relative_to(path)):
+            if any(part.startswith(".") for part in entry.relative_to(path).parts):
                 continue
             if entry.is_symlink() and not entry.is_file():
                 raise UsageError(f"{entry} is a link to no file, which is not followed; put there what it means")
@@ -90,10 +90,6 @@ def _raise(error: OSError) -> None:
 def _unreadable(path: Path, error: Exception) -> UsageError:
     why = getattr(error, "strerror", None) or str(error)
     return UsageError(f"{str(path)[:300]} cannot be read: {why}; set the path of a readable corpus in `seeds`")
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
 
 
 def open_streams(path: Path) -> Iterator[Stream]:

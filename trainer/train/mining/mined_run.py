@@ -15,7 +15,7 @@ from foil.datasets_out.training.mined_negatives import MinedRun, write_mined
 from foil.engine.errors import SeedFormatError, UsageError
 from foil.engine.seeds.beir import row_id
 from foil.engine.seeds.files.ledger import Ledger, ledger_lines
-from foil.engine.seeds.files.rows import SourceRow, read_rows
+from foil.engine.seeds.files.rows import read_rows
 from foil.engine.seeds.files.unique import UniqueRecords
 from foil.engine.topic import Passage, Seed
 from foil.trainer.train.mining.miner import Miner, Satisfies
@@ -75,12 +75,8 @@ def _candidates_of_file(file: Path, settings: MineSettings) -> Iterator[Candidat
     for row in read_rows(file, _MAX_ROW_BYTES):
         if isinstance(row, SeedFormatError):
             raise row
-        passage = _passage(row)
+        passage = Passage(row.text("text").strip(), "mined_negative", row.title().strip(), row_id(row))
         if ids.take(passage.source_id, passage.id, row.path, row.line):
             yield CandidatePassage(passage, settings.licence, settings.redistributable, passage.id)
     for line in ledger_lines(ledger.plain()):
         LOG.warning("%s: %s", file, line)
-
-
-def _passage(row: SourceRow) -> Passage:
-    return Passage(row.text("text").strip(), "mined_negative", row.title().strip(), row_id(row))
