@@ -58,7 +58,6 @@ def _name(spec: RunSpec, job: Job) -> str:
 
 
 def _open_stream(job: Job) -> tuple[SeedReader, Sequence[Screen]]:
-    """The reader and the screens, new ones."""
     return open_seeds(job.seeds), _screens(job)
 
 

@@ -99,7 +99,6 @@ class PackedSeed:
     sketches: tuple[Any, ...] = ()
 
     def unpack(self) -> Seed:
-        """The seed."""
         seed: Seed = pickle.loads(self.data)  # noqa: S301 - the bytes that our own process wrote
         return seed
 

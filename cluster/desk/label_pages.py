@@ -25,7 +25,6 @@ class LabelPages:
         self._session, self._annotator, self._pages = session, annotator, pages
 
     def routes(self) -> list[BaseRoute]:
-        """All of them."""
         return [
             Route("/label", guarded(self._pages, self.item), methods=["GET"]),
             Route("/label", self.put, methods=["POST"]),

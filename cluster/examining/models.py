@@ -33,7 +33,6 @@ class Examination:
         return [self.failure, *wrong] if self.failure else wrong
 
     def data(self) -> dict[str, Any]:
-        """The examination for programs."""
         return {
             "model": self.model, "url": self.url, "roles": list(self.roles), "traits": [*map(as_data, self.traits)],
             "problems": self.problems(), "requests": self.requests, "tokens": self.tokens, "usd": round(self.usd, 6),

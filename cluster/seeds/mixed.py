@@ -38,7 +38,6 @@ class MixedReader:
 
     @property
     def ledger(self) -> Ledger:
-        """Those of all readers in one."""
         ledger = Ledger()
         for reader in self._readers:
             ledger.add(reader.ledger)

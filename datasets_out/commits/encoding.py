@@ -62,7 +62,6 @@ class RowWriter:
         self._writer, self.rows = pq.ParquetWriter(path, schema, **_options(schema)), 0
 
     def write(self, table: pa.Table) -> None:
-        """Adds the rows of a table."""
         if table.num_rows:
             self._writer.write_table(table, row_group_size=_group_rows(table))
             self.rows += table.num_rows

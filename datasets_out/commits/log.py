@@ -112,7 +112,6 @@ class CommitLog:
         return self.reader.partitions()
 
     def totals(self) -> Mapping[str, Any]:
-        """See engine.protocols.CommitStore."""
         return self.reader.totals()
 
     def committed(self) -> Mapping[int, Mapping[str, Any]]:
@@ -128,11 +127,9 @@ class CommitLog:
         return self.reader.entry(partition)
 
     def asked_again(self, partition: int) -> Mapping[str, Collection[str]]:
-        """See engine.protocols.CommitStore."""
         return self.reader.asked_again(partition)
 
     def replaced_calls(self, partition: int) -> Iterable[Call]:
-        """See engine.protocols.CommitStore."""
         return self.reader.replaced_calls(partition)
 
     def commit(self, partition: int, topics: Sequence[Topic], facts: Mapping[str, Any]) -> bool:

@@ -142,7 +142,6 @@ class LogReader:
             return self.versions.entry(version, partition)
 
     def _read_file(self, partition: int) -> CommitEntry:
-        """The entry that `commits/` has of a partition."""
         if (body := self._files.read_sealed(entry_name(partition))) is None:
             raise _FoldedMeanwhileError
         return parse_entry(self._out / entry_name(partition), partition, body)
@@ -178,7 +177,6 @@ class LogReader:
                 yield from entry.files.values()
 
     def asked_again(self, partition: int) -> Mapping[str, Collection[str]]:
-        """See engine.protocols.CommitStore."""
         requests: dict[str, set[str]] = defaultdict(set)
         for version, entry in self._before(partition):
             for topic in self.topics_of(entry, version):
@@ -186,7 +184,6 @@ class LogReader:
         return requests
 
     def replaced_calls(self, partition: int) -> Iterable[Call]:
-        """See engine.protocols.CommitStore."""
         before = [topic for version, entry in self._before(partition) for topic in self.topics_of(entry, version)]
         version = self.version()
         holder = version if version and partition in version.partitions else None

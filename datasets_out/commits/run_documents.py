@@ -100,7 +100,6 @@ class RunDocuments:
         return last
 
     def limits(self) -> Mapping[str, Any]:
-        """The limits that the run has by now."""
         growths = self._growths()
         limits: Mapping[str, Any] = growths[-1]["limits"] if growths else self.run()["job"].get("limits", {})
         return limits
@@ -151,7 +150,6 @@ class RunDocuments:
             )
 
     def _put_own(self, name: str, body: Mapping[str, Any]) -> None:
-        """Puts a document that says of which run it is."""
         self._files.put_sealed(name, {**body, "fingerprint": self.fingerprint()})
 
     def _read_own(self, name: str) -> dict[str, Any] | None:

@@ -96,7 +96,6 @@ class RunFiles:
         return None if raw is None else unseal(self.out / name, raw)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Removes files of the run."""
         with self.guard("", 0):
             self.store.delete(names)
 

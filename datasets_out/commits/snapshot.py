@@ -68,7 +68,6 @@ class Snapshot:
 
     @cached_property
     def partitions(self) -> PartitionRanges:
-        """The partitions that it holds."""
         listed = PartitionRanges.of(self._listed_partitions)
         return PartitionRanges.union([self.version.partitions, listed]) if self.version else listed
 

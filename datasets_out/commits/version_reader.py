@@ -55,12 +55,10 @@ class ManifestRows:
         return replace(file, path=content_name(file)) if own_name else file
 
     def counts(self, partition: int) -> Counts:
-        """The counts of a partition."""
         text = self._column("counts")[self.manifest.partitions.position(partition)]
         return counts_of({"counts": json.loads(text)})
 
     def entry(self, partition: int, facts: "FactsRows") -> CommitEntry:
-        """The entry of a partition."""
         counts, files = self.counts(partition), self.files(partition)
         return CommitEntry(partition, self._fingerprint, SCHEMA_VERSION, files, counts, facts.of(partition))
 
@@ -73,7 +71,6 @@ class FactsRows:
         self._facts = pq.read_table(pa.BufferReader(raw), columns=["facts"])["facts"].combine_chunks()
 
     def of(self, partition: int) -> Mapping[str, Any]:
-        """The facts of one partition."""
         facts: dict[str, Any] = json.loads(self._facts[self._manifest.partitions.position(partition)].as_py())
         return facts
 
@@ -112,7 +109,6 @@ class VersionReader:
         return read_version(path, number, raw)
 
     def entry(self, version: Version, partition: int) -> CommitEntry:
-        """The entry of a partition that the version holds."""
         manifest = version.manifest_of(partition)
         return self.rows(version, manifest).entry(partition, self.facts(manifest))
 
@@ -127,7 +123,6 @@ class VersionReader:
         return {table: (pack.files[table], starts[table], file.rows) for table, file in entry.files.items()}
 
     def rows(self, version: Version, manifest: Manifest) -> ManifestRows:
-        """The entries of a manifest."""
         return self._cached(self._rows, manifest.entries, lambda raw: ManifestRows(version.fingerprint, manifest, raw))
 
     def facts(self, manifest: Manifest) -> FactsRows:

@@ -65,7 +65,6 @@ class PartitionRanges:
 
     @classmethod
     def of(cls, partitions: Iterable[int]) -> "PartitionRanges":
-        """The set of these partitions."""
         pairs: list[list[int]] = []
         for partition in sorted(set(partitions)):
             if pairs and pairs[-1][1] == partition - 1:
@@ -164,7 +163,6 @@ class Version:
 
     @cached_property
     def partitions(self) -> PartitionRanges:
-        """What it holds."""
         return PartitionRanges.union(manifest.partitions for manifest in self.manifests)
 
     @cached_property
@@ -195,7 +193,6 @@ class Version:
                 yield pack.ids
 
     def sealed(self) -> bytes:
-        """As it is stored."""
         body = {
             "version": self.number,
             "fingerprint": self.fingerprint,

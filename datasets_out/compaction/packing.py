@@ -50,7 +50,6 @@ class _Rows:
     last: int
 
     def spans(self, table: str) -> tuple[StoredSpan, ...]:
-        """The files of a table."""
         return tuple(dict(zip(TABLES, unit, strict=True))[table] for unit in self.units)
 
     def parts(self, table: str) -> Iterator[TablePart]:

@@ -129,7 +129,6 @@ class LiveRun:
         return topics[0], tree_of(self.out, [RecordMatch("topic", topic_id, place)], topics)
 
     def notes(self, topic_id: str) -> list[dict[str, Any]]:
-        """The notes on a topic."""
         return [row for row in read_notes(self.out).to_pylist() if row["topic_id"] == topic_id]
 
     def note(self, topic_id: str, author: str, flag: str, note: str) -> None:

@@ -48,7 +48,6 @@ class DeskPages:
         self.tabs = (("/", "Overview"), ("/topics", "Topics"), ("/map", "Map"), ("/sql", "SQL"), *tabs)
 
     def routes(self) -> list[BaseRoute]:
-        """All of them."""
         pages: Mapping[str, Page] = {
             "/": self.overview,
             "/progress": self.progress,

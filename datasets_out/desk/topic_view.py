@@ -78,7 +78,6 @@ class TopicView:
     attributes: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain JSON."""
         return dataclasses.asdict(self)
 
 

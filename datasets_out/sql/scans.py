@@ -53,7 +53,6 @@ class StoredRows(ds.Dataset):  # type: ignore[misc]
 
     @property
     def schema(self) -> pa.Schema:
-        """The stored columns."""
         return self._schema
 
     def scanner(self, columns: Sequence[str] | None = None, **options: Any) -> ds.Scanner:
@@ -104,7 +103,6 @@ class TripletBatches(ds.Dataset):  # type: ignore[misc]
 
     @property
     def schema(self) -> pa.Schema:
-        """TRIPLETS."""
         return TRIPLETS
 
     def scanner(self, columns: Sequence[str] | None = None, **options: Any) -> ds.Scanner:

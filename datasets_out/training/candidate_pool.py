@@ -86,7 +86,6 @@ class CandidatePool:
         return "heldout" if topic.attributes.get("split") == "heldout" else self._shares.split_of(topic.seed_id)
 
     def topic_keys(self, topic: Topic) -> frozenset[int]:
-        """The keys of all that the topic holds."""
         return frozenset(key for passage in topic.passages for key in _keys(passage))
 
     def answer_keys(self, topic: Topic) -> frozenset[int]:

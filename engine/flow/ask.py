@@ -51,9 +51,7 @@ _FAULT_CHARACTERS = 500
 class AnswersRequests(Protocol):
     """What a seed's `ask` gets its replies from."""
 
-    async def answer(self, model: Model, request: Request) -> Reply:
-        """The reply to a request."""
-        ...
+    async def answer(self, model: Model, request: Request) -> Reply: ...
 
 
 class SeedAsk:

@@ -171,7 +171,6 @@ class LeasedBudget:
         self._idling: asyncio.Task[None] | None = None
 
     async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Spend:
-        """As Budget.reserve."""
         async with self._leasing:
             call = Spend(1, tokens, usd or self._dearest)
             if not self._free.covers(call):
@@ -182,7 +181,6 @@ class LeasedBudget:
         return call
 
     async def settle(self, owner: str, reservation: Spend, spent: Spend) -> None:
-        """As Budget.settle."""
         self._free += reservation - spent
         self._spent += spent
         self._dearest = max(self._dearest, spent.usd)

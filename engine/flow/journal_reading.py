@@ -69,7 +69,6 @@ class JournalIndex:
         return [self._segments[key] for key in sorted(self._segments)]
 
     def partitions(self) -> list[int]:
-        """Those that have a record."""
         return sorted(set(chain.from_iterable(each.partitions for each in self._segments.values())))
 
     def replies(self, partition: int, *, but_of: str = "", anew: bool = True) -> dict[str, Reply]:

@@ -70,7 +70,6 @@ class SeedEndings:
 
     @classmethod
     def of(cls, seed_id: str, topics: Sequence[Topic], counts: Counts) -> "SeedEndings":
-        """The ending of one seed."""
         asked_seeds = AskedSeeds.of(seed_id, topics, counts)
         failed = next((topic for topic in topics if topic.status == "failed"), None)
         if not counts.seeds["failed"] or failed is None:

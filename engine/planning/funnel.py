@@ -130,7 +130,6 @@ class Funnel:
 
     @property
     def accepted(self) -> int:
-        """Accepted topics."""
         return self.topics["accepted"]
 
     def per_accepted(self, amount: float) -> float | None:

@@ -59,7 +59,6 @@ class LeasedRate:
         """Nothing: the settings name the quota."""
 
     def change(self, rate: float, now: float) -> None:
-        """Another rate from now on."""
         self._bucket.change(max(rate, _NOTHING), now)
 
     def spilt(self, now: float) -> float:

@@ -100,7 +100,6 @@ class PartitionQueue:
         return self._turn == index and not self._enough()
 
     def record_commit(self, partition: PendingPartition, counts: Counts) -> None:
-        """Notes that this partition is committed."""
         self.counts = total([self.counts, counts])
         self._committed[partition.index] = CommittedPartition(
             counts.topics["accepted"], partition.size, partition.stream
@@ -148,7 +147,6 @@ class PartitionQueue:
         return self._seeds_read if self._ended else None
 
     def committed(self) -> Collection[int]:
-        """The partitions that are committed."""
         return self._committed.keys()
 
     def _enough(self) -> bool:

@@ -49,7 +49,6 @@ class CountedSeeds:
 
     @property
     def ledger(self) -> Ledger:
-        """That of the reader."""
         return self._reader.ledger
 
     def __iter__(self) -> Iterator[Seed]:

@@ -54,7 +54,6 @@ class MarkupBlock:
     fault: str = ""
 
     def format_error(self, expected: str) -> SeedFormatError:
-        """The error for this block."""
         return SeedFormatError(self.path, self.line, expected, self.text)
 
 

@@ -78,7 +78,6 @@ class Holder:
 
     @classmethod
     def here(cls, epoch: int) -> "Holder":
-        """This process."""
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         started, submission = _started(os.getpid()), os.environ.get(SUBMISSION, "")
         return cls(epoch, platform.node(), os.getpid(), started, _place(), since, now(), submission)

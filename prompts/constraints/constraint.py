@@ -48,7 +48,6 @@ class Constraint:
         return not detector.unsure(full_text(passage), passage.attributes, self.value)
 
     def holds(self, passage: Passage) -> bool:
-        """Whether the passage satisfies this constraint."""
         return (self.find_witness(passage) >= 0) is not self.negated
 
     def negate(self) -> Constraint:

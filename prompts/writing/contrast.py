@@ -242,7 +242,6 @@ def _told(task: PassageTask) -> Mapping[str, Any]:
 
 
 def _example_task(example: TopicExample, role: PassageRole) -> PassageTask:
-    """The task of an example that has the same role."""
     if role == "query_negative":
         return PassageTask(role, example.q_minus, example.demands, (example.query,))
     return PassageTask(role, example.query, example.demands_minus, example.demands)

@@ -117,7 +117,6 @@ class Encoder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
         return next(self.parameters()).device
 
     @property

@@ -56,7 +56,6 @@ class PairScorer(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
         return next(self.parameters()).device
 
     @property

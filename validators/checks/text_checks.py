@@ -63,7 +63,6 @@ class ReadableCheck(TopicCheck[ReadableSettings]):
     name = "readable"
 
     def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
-        """The topic as it is, and its verdicts."""
         flaws = {passage.id: flaw for passage in topic.passages if (flaw := flaw_of(passage))}
         verdicts = [reject_verdict(self.name, scope, "unreadable", flaw) for scope, flaw in flaws.items()]
         return topic, verdicts or pass_verdicts(self.name)

@@ -86,7 +86,6 @@ class _TryReport:
         self._changes = funnel.changes()[:_CHANGES]
 
     def plain(self) -> dict[str, Any]:
-        """All of it as JSON."""
         funnel = self._funnel
         return {
             "out": str(self._job.out),

@@ -148,7 +148,6 @@ class EndpointClient:
         return learnt is not None
 
     def body(self, request: Request, structured: Structured) -> dict[str, Any]:
-        """The body of a request as this endpoint takes it."""
         return self.dialect.applied(body_of(request, structured))
 
     async def _post(self, request: Request, structured: Structured) -> RawAnswer:

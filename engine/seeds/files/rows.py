@@ -52,7 +52,6 @@ class SourceRow:
     value: Mapping[str, Any]
 
     def format_error(self, expected: str, value: object) -> SeedFormatError:
-        """The error for this row."""
         return SeedFormatError(self.path, self.line, expected, value if isinstance(value, str) else _shown(value))
 
     def text(self, key: str) -> str:

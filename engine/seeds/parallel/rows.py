@@ -151,7 +151,6 @@ class ParallelReader(Generic[RowSettings]):
 
     @property
     def ledger(self) -> Ledger:
-        """That of the reader."""
         return self._reader.ledger
 
     def __iter__(self) -> Iterator[Any]:

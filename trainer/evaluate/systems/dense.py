@@ -44,7 +44,6 @@ class DenseSystem:
         self._encoder, self._on_progress = encoder, on_progress
 
     def facts(self) -> Mapping[str, str | float]:
-        """Those of the encoder."""
         return self._encoder.facts()
 
     def rank(self, benchmark: Benchmark, k: int) -> Run:
