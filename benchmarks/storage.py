@@ -138,7 +138,7 @@ def make_log(out: Path, partitions: int, topics: list[Topic]) -> None:
             log.files.put_content(name, blob)
         manifests.append(manifest)
         version = added(version, entries, manifests)
-    log.reader.put_version(replace(version, number=2, packs=tuple(packs(log, topics, partitions))))
+    log.put_version(replace(version, number=2, packs=tuple(packs(log, topics, partitions))))
     log.put_plan({"seeds": partitions * PARTITION, "partitions": partitions})
 
 

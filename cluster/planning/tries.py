@@ -80,7 +80,7 @@ def rates_for(
         return own
     folders = [folder] if folder else [*([job.out] if has_run(job.out) else []), *tries_of(job)]
     candidates = [(out, _differences(CommitLog(out).run()["job"], identity)) for out in folders]
-    filled = [candidate for candidate in candidates if CommitLog(candidate[0]).reader.sums().counts.seeds.total()]
+    filled = [candidate for candidate in candidates if CommitLog(candidate[0]).sums().counts.seeds.total()]
     same = [candidate for candidate in filled if not candidate[1]]
     tried = [candidate for candidate in filled if candidate[0] != job.out]
     best = next(iter(candidates if folder else [*same, *tried]), None)

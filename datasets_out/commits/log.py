@@ -22,7 +22,7 @@ rows were asked again stay: an earlier version names them.
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -49,12 +49,12 @@ from foil.engine.errors import CommitError, CommitLostError, CommitUnknownError
 from foil.engine.flow.progress import count_topics
 from foil.engine.ids import canonical_json, sha256_hex
 from foil.engine.storage.store import Store
-from foil.engine.topic import Call, Topic
+from foil.engine.topic import Topic
 
 MAX_PARTITION = 99_999_999
 
 
-class CommitLog:
+class CommitLog(LogReader):
     """Implements engine.protocols.CommitStore over a folder with hard links, or over a bucket.
 
     `out`: a folder, as `open_store` takes it, or a store. Reading needs no `open`. A writer process may commit once any
@@ -63,10 +63,9 @@ class CommitLog:
     """
 
     def __init__(self, out: Path | Store, file_system: FileSystem | None = None, *, run: str = "") -> None:
-        self.files = RunFiles(out, file_system)
-        self.documents = RunDocuments(self.files, run)
-        self.reader = LogReader(self.files, self.documents)
-        self.store, self.out = self.files.store, self.files.out
+        files = RunFiles(out, file_system)
+        super().__init__(files, RunDocuments(files, run))
+        self.store = files.store
 
     def open(self, fingerprint: str, job: Mapping[str, Any]) -> None:
         """Makes `out` the run of this job, or finds that it is. The fingerprint was taken over `job`.
@@ -107,31 +106,6 @@ class CommitLog:
         self.documents.put_plan(plan)
         self._sweep_all()
 
-    def partitions(self) -> list[int]:
-        """The committed partitions, ascending; no entry is opened."""
-        return self.reader.partitions()
-
-    def totals(self) -> Mapping[str, Any]:
-        return self.reader.totals()
-
-    def committed(self) -> Mapping[int, Mapping[str, Any]]:
-        """Partition -> its entry as plain JSON with the keys of `CommitEntry`, read as it is asked for."""
-        return self.reader.committed()
-
-    def entries(self) -> list[CommitEntry]:
-        """All entries in order of partition; see `entry`."""
-        return self.reader.entries()
-
-    def entry(self, partition: int) -> CommitEntry:
-        """The entry of a committed partition. Raises CorruptDataError if it is not as written, or of another run."""
-        return self.reader.entry(partition)
-
-    def asked_again(self, partition: int) -> Mapping[str, Collection[str]]:
-        return self.reader.asked_again(partition)
-
-    def replaced_calls(self, partition: int) -> Iterable[Call]:
-        return self.reader.replaced_calls(partition)
-
     def commit(self, partition: int, topics: Sequence[Topic], facts: Mapping[str, Any]) -> bool:
         """Commits a partition; returns and raises CommitLostError as engine.protocols.CommitStore says.
 
@@ -140,7 +114,7 @@ class CommitLog:
         """
         attempt, blobs = self._encode(partition, topics, facts)
         crash_point("commit.encoded")
-        earlier = self.reader.find_entry(partition)
+        earlier = self.find_entry(partition)
         ours = self._publish(attempt, blobs) if earlier is None else None
         crash_point("commit.entered")
         if ours and (folded := self._folded(partition)) and folded != ours:
@@ -160,9 +134,8 @@ class CommitLog:
     def _folded(self, partition: int) -> CommitEntry | None:
         """The entry that a version holds of a partition: the one that counts, whatever lies in `commits/`."""
         with self.files.guard(entry_name(partition), 0, CommitUnknownError):
-            versions = self.reader.versions
-            version = versions.newest()
-            return versions.entry(version, partition) if version and partition in version.partitions else None
+            version = self.versions.newest()
+            return self.versions.entry(version, partition) if version and partition in version.partitions else None
 
     def _encode(
         self, partition: int, topics: Sequence[Topic], facts: Mapping[str, Any]
@@ -203,7 +176,7 @@ class CommitLog:
 
     def _sweep(self, standing: CommitEntry, names: Iterable[str]) -> None:
         """Moves files of a committed partition aside that its entry does not name: no entry ever can."""
-        entries = (standing, *self.reader.entries_before(standing.partition))
+        entries = (standing, *self.entries_before(standing.partition))
         live = {file.path for entry in entries for file in entry.files.values()}
         for name in sorted(set(names) - live):
             self.files.set_aside(name)

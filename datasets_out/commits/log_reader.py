@@ -23,27 +23,27 @@ class LogReader:
     versions before failed rows were asked again."""
 
     def __init__(self, files: RunFiles, documents: RunDocuments) -> None:
-        self._files, self._out, self._documents = files, files.out, documents
+        self.files, self.out, self.documents = files, files.out, documents
         self.versions = VersionReader(files.store)
         self._earlier: dict[int, Version] = {}
 
     def version(self) -> Version | None:
         """The newest version of the log; None where nothing was folded yet."""
-        with self._files.guard(FOLDER, 0):
+        with self.files.guard(FOLDER, 0):
             return self.versions.newest()
 
     def read_version(self, number: int) -> Version:
         """A version of the log. Raises CorruptDataError where its document is missing or changed."""
-        with self._files.guard(version_name(number), 0):
+        with self.files.guard(version_name(number), 0):
             return self.versions.read(number)
 
     def put_version(self, version: Version) -> bool:
         """Puts a version unless another of its number is there; True if it stands. What stands is durable then."""
-        return self._files.put(version_name(version.number), version.sealed())
+        return self.files.put(version_name(version.number), version.sealed())
 
     def version_numbers(self) -> list[int]:
         """The versions whose documents are there, ascending."""
-        with self._files.guard(FOLDER, 0):
+        with self.files.guard(FOLDER, 0):
             return self.versions.numbers()
 
     def extent(self) -> tuple[Version | None, list[int]]:
@@ -51,7 +51,7 @@ class LogReader:
 
         The entries are listed before the version is looked for: what a fold removed meanwhile, the version holds.
         """
-        matches = map(ENTRY_NAME.fullmatch, self._files.names("commits"))
+        matches = map(ENTRY_NAME.fullmatch, self.files.names("commits"))
         listed = sorted(int(match["partition"]) for match in matches if match)
         version = self.version()
         return version, [partition for partition in listed if version is None or partition not in version.partitions]
@@ -105,17 +105,17 @@ class LogReader:
 
     def checked(self, entry: CommitEntry) -> CommitEntry:
         """The entry. Raises CorruptDataError if it is of another run."""
-        if entry.fingerprint != self._documents.fingerprint():
+        if entry.fingerprint != self.documents.fingerprint():
             raise CorruptDataError(
-                f"{self._out / entry_name(entry.partition)} is of another run ({entry.fingerprint}, and this run is "
-                f"{self._documents.fingerprint()}); remove it, and run the job again to make the partition anew"
+                f"{self.out / entry_name(entry.partition)} is of another run ({entry.fingerprint}, and this run is "
+                f"{self.documents.fingerprint()}); remove it, and run the job again to make the partition anew"
             )
         return entry
 
     def read_entry(self, partition: int) -> CommitEntry:
         """The entry of a committed partition, whatever run it is of."""
         if (entry := self.find_entry(partition)) is None:
-            raise CommitError(f"partition {partition} of {self._out} is not committed; run the job again")
+            raise CommitError(f"partition {partition} of {self.out} is not committed; run the job again")
         return entry
 
     def find_entry(self, partition: int) -> CommitEntry | None:
@@ -138,20 +138,20 @@ class LogReader:
 
     def folded_entry(self, version: Version, partition: int) -> CommitEntry:
         """The entry of a partition that a version holds."""
-        with self._files.guard(FOLDER, 0):
+        with self.files.guard(FOLDER, 0):
             return self.versions.entry(version, partition)
 
     def _read_file(self, partition: int) -> CommitEntry:
-        if (body := self._files.read_sealed(entry_name(partition))) is None:
+        if (body := self.files.read_sealed(entry_name(partition))) is None:
             raise _FoldedMeanwhileError
-        return parse_entry(self._out / entry_name(partition), partition, body)
+        return parse_entry(self.out / entry_name(partition), partition, body)
 
     def topics_of(self, entry: CommitEntry, version: Version | None) -> list[Topic]:
         """The rows of an entry: one that a version holds, or one beyond it (None)."""
         if version is None:
-            return from_tables({table: read_rows(self._files.locate(file)) for table, file in entry.files.items()})
+            return from_tables({table: read_rows(self.files.locate(file)) for table, file in entry.files.items()})
         places = self.versions.places(version, entry).items()
-        return from_tables({table: read_rows(self._files.locate(file), at, rows) for table, (file, at, rows) in places})
+        return from_tables({table: read_rows(self.files.locate(file), at, rows) for table, (file, at, rows) in places})
 
     def entries_before(self, only: int | None = None) -> list[CommitEntry]:
         """The entries that partitions, or one of them, had before their failed rows were asked again."""

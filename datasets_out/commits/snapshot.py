@@ -81,7 +81,7 @@ class Snapshot:
 
     def _rows_of(self, partition: int) -> ManifestRows:
         assert self.version is not None
-        return self._log.reader.versions.rows(self.version, self.version.manifest_of(partition))
+        return self._log.versions.rows(self.version, self.version.manifest_of(partition))
 
     @property
     def digest(self) -> str:
@@ -174,7 +174,7 @@ class Snapshot:
 
     def _entry(self, partition: int) -> CommitEntry:
         if self.version and partition in self.version.partitions:
-            return self._log.reader.folded_entry(self.version, partition)
+            return self._log.folded_entry(self.version, partition)
         entry = self._log.entry(partition)
         if (file := self._listed_topics.get(partition)) and entry.files["topics"] != file:
             raise CorruptDataError(
@@ -229,7 +229,7 @@ def load_snapshot(out: Path, name: str | None, *, verify: bool = False) -> Snaps
     log = CommitLog(out)
     if name is None:
         log.run()  # or there is none
-        version, entries = log.reader.tail_entries()
+        version, entries = log.tail_entries()
         if version and version.fingerprint != log.fingerprint():
             log.entry(next(iter(version.partitions)))  # says of which run it is
         listed = {table: tuple(entry.files[table] for entry in entries) for table in TABLES}
@@ -279,7 +279,7 @@ def _load_named(log: CommitLog, name: str) -> Snapshot:
 
 def _version_of(log: CommitLog, document: str, number: int, sha256: str) -> Version:
     """The version that a snapshot names."""
-    version = log.reader.read_version(number)
+    version = log.read_version(number)
     if version.sha256 != sha256:
         raise CorruptDataError(
             f"{log.out / document} names another version {number} of the log than stands there; restore the one or the "

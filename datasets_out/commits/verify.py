@@ -57,7 +57,7 @@ def verify(out: Path, *, share: float = 1.0, resume: bool = False) -> list[Damag
     files = _Files(log, share, resume=resume)
     findings = [*_check_versions(log, files)]
     try:
-        version, tail = log.reader.extent()
+        version, tail = log.extent()
     except (CommitError, CorruptDataError):  # reported: without its newest version a log cannot be read
         return findings
     findings += _check_documents(log)
@@ -67,7 +67,7 @@ def verify(out: Path, *, share: float = 1.0, resume: bool = False) -> list[Damag
         if version and partition in version.partitions and not broken.isdisjoint(_files_of(version, partition)):
             continue
         try:
-            entries.append(log.reader.read_entry(partition))
+            entries.append(log.read_entry(partition))
         except (CommitError, CorruptDataError) as error:
             findings.append(Damage(entry_name(partition), "changed", str(error)))
     unpacked = [entry for entry in entries if version is None or entry.partition not in version.packed]
@@ -86,14 +86,14 @@ def verify(out: Path, *, share: float = 1.0, resume: bool = False) -> list[Damag
 def _entries_before(log: CommitLog) -> list[CommitEntry]:
     """Entries from before failed rows were asked again, as far as they read: what does not is reported elsewhere."""
     with suppress(CommitError, CorruptDataError):
-        return log.reader.entries_before()
+        return log.entries_before()
     return []
 
 
 def _files_before(log: CommitLog) -> list[CommittedFile]:
     """The files that hold those entries and their rows, as far as they read."""
     with suppress(CommitError, CorruptDataError):
-        return list(log.reader.files_before())
+        return list(log.files_before())
     return []
 
 
@@ -153,13 +153,13 @@ def _line(file: CommittedFile) -> str:
 def _check_versions(log: CommitLog, reader: _Files) -> Iterator[Damage]:
     """Every document from the first to the newest, and the files of the newest and of those that snapshots name."""
     pinned = named_versions(log)
-    newest = max(log.reader.version_numbers() + sorted(pinned), default=0)
+    newest = max(log.version_numbers() + sorted(pinned), default=0)
     files: dict[str, CommittedFile] = {}
     for number in range(1, newest + 1):
         try:
-            version = log.reader.read_version(number)
+            version = log.read_version(number)
         except (CommitError, CorruptDataError) as error:
-            there = number in log.reader.version_numbers()
+            there = number in log.version_numbers()
             yield Damage(version_name(number), "changed" if there else "missing", str(error))
             continue
         if number == newest or number in pinned:
@@ -225,9 +225,9 @@ def _check_superseded(log: CommitLog, entries: list[CommitEntry], reader: _Files
     """Files that lie in packs or newer versions by now, as far as `foil gc` has left them."""
     read_from = (*entries, *_entries_before(log))
     older: list[CommittedFile] = [file for entry in read_from for file in entry.files.values()]
-    for number in log.reader.version_numbers():
+    for number in log.version_numbers():
         with suppress(CommitError, CorruptDataError):  # reported
-            older += log.reader.read_version(number).files()
+            older += log.read_version(number).files()
     yield from reader.check(older, "an entry or an older version names it", may_be_gone=True)
 
 
@@ -264,10 +264,10 @@ def _check_plan(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
 def _list_orphans(log: CommitLog, entries: list[CommitEntry], tail: list[int]) -> Iterator[Damage]:
     live = {file.path for entry in (*entries, *_entries_before(log)) for file in entry.files.values()}
     live |= {file.path for file in _files_before(log)} | {entry_name(partition) for partition in tail}
-    for number in {*log.reader.version_numbers()[-1:], *named_versions(log)}:
+    for number in {*log.version_numbers()[-1:], *named_versions(log)}:
         with suppress(CommitError, CorruptDataError):
-            live |= {file.path for file in log.reader.read_version(number).files()}
-    live |= {version_name(number) for number in log.reader.version_numbers()}
+            live |= {file.path for file in log.read_version(number).files()}
+    live |= {version_name(number) for number in log.version_numbers()}
     staged = sorted(path.relative_to(log.out).as_posix() for path in (log.out / DRAFTS).glob("*"))
     folders = ("commits", "orphans", FOLDER, *(f"data/{table}" for table in TABLES))
     for name in chain(staged, chain.from_iterable(map(log.files.names, folders))):

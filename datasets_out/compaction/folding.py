@@ -27,24 +27,24 @@ def fold(log: CommitLog, at_least: int = 1) -> Version | None:
 
     Raises CommitError where the storage fails, CorruptDataError for an entry or a version that is damaged.
     """
-    version, tail = log.reader.extent()
+    version, tail = log.extent()
     if len(tail) >= max(1, at_least):
         while tail:
             _fold_some(log, version or first_version(log.fingerprint()), tail[:_STEP])
-            version, tail = log.reader.extent()
+            version, tail = log.extent()
     remove_folded(log)  # those of a fold that was cut short too
     return version
 
 
 def _fold_some(log: CommitLog, base: Version, tail: Sequence[int]) -> None:
     """Puts a version with the entries of `tail`, unless another took its number."""
-    entries = log.reader.read_files(tail)  # should others fold them meanwhile, they take this version's number
+    entries = log.read_files(tail)  # should others fold them meanwhile, they take this version's number
     manifests, blobs = _manifests(log, base, entries)
     crash_point("fold.read")
     for name, blob in blobs.items():
         log.files.put_content(name, blob)
     crash_point("fold.placed")
-    log.reader.put_version(added(base, entries, manifests))
+    log.put_version(added(base, entries, manifests))
     crash_point("fold.entered")
 
 
@@ -54,7 +54,7 @@ def _manifests(
     """All manifests of the next version, and the bytes of those that are new: small ones are merged."""
     manifests = [manifest for manifest in base.manifests if len(manifest.partitions) >= MANIFEST_PARTITIONS]
     small = (manifest for manifest in base.manifests if len(manifest.partitions) < MANIFEST_PARTITIONS)
-    before = [log.reader.folded_entry(base, partition) for manifest in small for partition in manifest.partitions]
+    before = [log.folded_entry(base, partition) for manifest in small for partition in manifest.partitions]
     rest = iter(sorted([*before, *entries], key=lambda entry: entry.partition))
     blobs: dict[str, bytes] = {}
     while part := list(islice(rest, MANIFEST_PARTITIONS)):
@@ -67,11 +67,11 @@ def _manifests(
 def remove_folded(log: CommitLog) -> None:
     """Removes the files of entries that the newest version holds, once it is sure that it holds them."""
     names = [name for name in log.files.names("commits") if ENTRY_NAME.fullmatch(name)]
-    version = log.reader.version()
+    version = log.version()
     folded = [name for name in names if version and int(name[-13:-5]) in version.partitions]
     if version is None or not folded:
         return
-    log.reader.put_version(version)  # seen is not durable yet
+    log.put_version(version)  # seen is not durable yet
     there = set(log.files.names(FOLDER))
     for file in (file for manifest in version.manifests for file in (manifest.entries, manifest.facts)):
         if file.path not in there:

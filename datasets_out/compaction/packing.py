@@ -82,9 +82,9 @@ def compact(log: CommitLog, target_bytes: int = TARGET_MB << 20) -> Compaction:
         crash_point("compact.placed")
         remaining = [old for old in version.packs if not any(new.first <= old.first <= new.last for new in packs)]
         ordered = sorted([*remaining, *packs], key=lambda pack: pack.first)
-        count += len(packs) * log.reader.put_version(replace(version, number=version.number + 1, packs=tuple(ordered)))
+        count += len(packs) * log.put_version(replace(version, number=version.number + 1, packs=tuple(ordered)))
         crash_point("compact.entered")
-        version = log.reader.version()
+        version = log.version()
     return Compaction(version.number, count, len(version.packed)) if version else Compaction(0, 0, 0)
 
 

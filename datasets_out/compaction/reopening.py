@@ -31,7 +31,7 @@ def reopen_failed(out: Path) -> int:
     version = fold(log)
     if version is None or _is_pending(version):
         return 0
-    entries = [log.reader.folded_entry(version, partition) for partition in version.partitions]
+    entries = [log.folded_entry(version, partition) for partition in version.partitions]
     failed = PartitionRanges.of(entry.partition for entry in entries if entry.counts.seeds["failed"])
     if not len(failed):
         return 0
@@ -43,7 +43,7 @@ def reopen_failed(out: Path) -> int:
     manifests = list(_manifests(log, version, failed, staying))
     packs = list(packs_without(log, version, failed))
     crash_point("reopen.placed")
-    log.reader.put_version(without(version, failed, staying, manifests, packs))
+    log.put_version(without(version, failed, staying, manifests, packs))
     crash_point("reopen.entered")
     return len(failed)
 
@@ -75,7 +75,7 @@ def _check(out: Path, log: CommitLog, version: Version, failed: PartitionRanges)
     journal = JournalIndex(log.store)
     journal.look()
     for partition in failed:
-        topics = log.reader.topics_of(log.reader.folded_entry(version, partition), version)
+        topics = log.topics_of(log.folded_entry(version, partition), version)
         request_ids = {call.request_id for topic in topics for call in topic.calls}
         if missing := request_ids - journal.stored(partition).keys():
             raise UsageError(

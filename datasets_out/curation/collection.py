@@ -64,7 +64,7 @@ async def _collect(out: Path, journal_days: float, *, dry_run: bool) -> list[Gar
 def _loose_files(out: Path) -> Iterator[Garbage]:
     log, now = CommitLog(out), time.time()
     entries, needed = log.entries(), _needed(log)
-    packed = {file.path for entry in (*entries, *log.reader.entries_before()) for file in entry.files.values()} - needed
+    packed = {file.path for entry in (*entries, *log.entries_before()) for file in entry.files.values()} - needed
     for path in sorted((out / DRAFTS).glob("*")):
         if path.is_file():
             yield Garbage("staging", path, path.stat().st_size)
@@ -84,7 +84,7 @@ def _kind(name: str, packed: Collection[str]) -> str:
 
 def _needed(log: CommitLog) -> set[str]:
     """The files that hold what is committed now, what a snapshot names, or what was asked again: its replies count."""
-    needed = {file.path for file in log.reader.files_before()}
+    needed = {file.path for file in log.files_before()}
     for name in (None, *snapshot_names(log.out)):
         snapshot = load_snapshot(log.out, name)
         needed |= {span.file.path for table in TABLES for span in snapshot.spans(table)}

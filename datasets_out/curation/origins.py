@@ -35,7 +35,7 @@ def open_derived(into: Path, job: Mapping[str, Any], sources: Sequence[Snapshot]
 
 def end_derived(log: CommitLog, name: str) -> Snapshot:
     """The snapshot of such a run, once all of its partitions are committed."""
-    sums = log.reader.sums()
+    sums = log.sums()
     log.put_plan({"seeds": sums.counts.seeds.total(), "partitions": sums.partitions})
     return take_snapshot(log.out, name)
 

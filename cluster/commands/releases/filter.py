@@ -100,7 +100,7 @@ def _lines(path: Path) -> list[str]:
 def _show(run: DerivedRun, *, as_json: bool) -> None:
     from foil.datasets_out.commits.log import CommitLog
 
-    counts = CommitLog(run.snapshot.out).reader.sums().counts.topics
+    counts = CommitLog(run.snapshot.out).sums().counts.topics
     if as_json:
         print_json({"out": str(run.snapshot.out), "digest": run.snapshot.digest, "changed": dict(run.changed),
                     "topics": dict(counts)})  # fmt: skip

@@ -77,7 +77,7 @@ def test_a_run_whose_folder_is_another_ends_with_code_8_and_goes_on_once_it_is_b
     assert foil("verify", out).returncode == 0
     log = CommitLog(out)
     assert len(log.partitions()) == SEEDS // 5
-    counts = log.reader.sums().counts
+    counts = log.sums().counts
     assert counts.topics.total() == SEEDS
 
 

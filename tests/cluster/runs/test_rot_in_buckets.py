@@ -110,7 +110,7 @@ def test_whatever_rots_in_a_bucket_is_named_and_no_reader_gives_other_rows(
 
 def test_the_command_says_which_object_rotted(run, bucket_url):
     store = open_store(run)
-    key = CommitLog(run).reader.version().packs[0].files["topics"].path
+    key = CommitLog(run).version().packs[0].files["topics"].path
     store.put(key, store.get(key)[:-9])
     told = foil("verify", bucket_url)
     assert told.returncode == 6, told.stderr

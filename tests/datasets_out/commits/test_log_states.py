@@ -224,12 +224,12 @@ class Writers(RuleBasedStateMachine):
     def what_counts(self) -> list[str]:
         """The keys of documents, entries, and the files that readers open."""
         log = CommitLog(self.out)
-        version, tail = log.reader.extent()
+        version, tail = log.extent()
         files = [file.path for file in version.files()] if version else []
         unpacked = [entry for entry in log.entries() if version is None or entry.partition not in version.packed]
         files += [file.path for entry in unpacked for file in entry.files.values()]
         named = [f"snapshots/{name}.json" for name in self.snapshots]
-        versions = [version_name(number) for number in log.reader.version_numbers()]
+        versions = [version_name(number) for number in log.version_numbers()]
         return ["run.json", *map(entry_name, tail), *versions, *named, *files]
 
     @precondition(lambda self: self.variants)

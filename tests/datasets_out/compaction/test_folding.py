@@ -102,8 +102,8 @@ def test_what_is_committed_later_comes_after_the_version_and_small_manifests_and
     fold(log)
     commit(log, 8)
     result = compact(log, SMALL)
-    assert [(pack.first, pack.last) for pack in log.reader.version().packs] == [(0, 9)]
-    assert (result.packed, len(log.reader.version().manifests)) == (10, 1)
+    assert [(pack.first, pack.last) for pack in log.version().packs] == [(0, 9)]
+    assert (result.packed, len(log.version().manifests)) == (10, 1)
     assert [topics[0].id for topics in read_partitions(load_snapshot(log.out, None))] == [
         topics_of(partition)[0].id for partition in range(10)
     ]
@@ -114,7 +114,7 @@ def test_packs_and_manifests_end_where_they_are_large_enough_and_at_gaps(log, mo
     commit(log, 7, 8)
     largest = max(file.bytes for file in log.entry(0).files.values())
     compact(log, int(2.5 * largest))
-    version = log.reader.version()
+    version = log.version()
     assert [(pack.first, pack.last) for pack in version.packs] == [(0, 1), (2, 3), (4, 5), (7, 8)]
     assert [manifest.partitions.pairs for manifest in version.manifests] == [[(0, 2)], [(3, 5)], [(7, 8)]]
     assert seen(log.out)["topics"] == [topics_of(partition) for partition in (0, 1, 2, 3, 4, 5, 7, 8)]
@@ -272,7 +272,7 @@ def test_a_small_file_that_is_damaged_is_not_packed(log):
     path.write_bytes(raw)
     with pytest.raises(CorruptDataError, match=r"passages/part-00000003.parquet is changed"):
         compact(log, SMALL)
-    assert log.reader.version().packs == ()
+    assert log.version().packs == ()
 
 
 def test_no_entry_goes_before_the_files_of_its_version_are_there(log, monkeypatch):
@@ -293,7 +293,7 @@ def test_small_files_go_once_packed_and_old_unless_a_snapshot_names_them(log):
     found = collect(log.out, 30, dry_run=True)
     assert {each.kind for each in found} == {"packed"}
     assert len(found) == 6 * 6
-    assert log.reader.version() is not None
+    assert log.version() is not None
     before = seen(log.out)
     collect(log.out, 30, dry_run=False)
     assert list((log.out / "data").glob("*/part-*")) == []

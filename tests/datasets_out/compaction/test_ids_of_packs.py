@@ -44,13 +44,13 @@ def packed(log: CommitLog) -> Path:
     compact(log, int(2.5 * max(file.bytes for file in log.entry(0).files.values())))
     log.commit(LAST, TOPICS[LAST], {})
     log.put_plan({"seeds": 4 * (LAST + 1), "partitions": LAST + 1})
-    assert [(pack.first, pack.last) for pack in log.reader.version().packs] == [(0, 1), (2, 3)]
+    assert [(pack.first, pack.last) for pack in log.version().packs] == [(0, 1), (2, 3)]
     return log.out
 
 
 def empty_pack(out: Path, number: int) -> None:
     """Whoever opens a file of this pack learns that it is damaged."""
-    for file in CommitLog(out).reader.version().packs[number].files.values():
+    for file in CommitLog(out).version().packs[number].files.values():
         if file.rows:  # packs without a row are one file
             (out / file.path).write_bytes(b"")
 
@@ -94,7 +94,7 @@ def test_an_id_that_nothing_has_opens_no_pack(out):
 
 def test_a_filter_that_is_changed_or_missing_never_hides_a_record(out):
     topic = TOPICS[0][0]
-    path = out / CommitLog(out).reader.version().packs[0].ids.path
+    path = out / CommitLog(out).version().packs[0].ids.path
     path.write_bytes(bytes(path.stat().st_size))
     with pytest.raises(CorruptDataError, match=path.name):
         find_records(load_snapshot(out, None), topic.id)
@@ -111,7 +111,7 @@ def test_in_a_bucket_a_record_s_files_alone_are_fetched_and_sql_needs_no_filter(
     fetched = []
     whole = RunFiles.locate
     monkeypatch.setattr(RunFiles, "locate", lambda log, file: fetched.append(file.path) or whole(log, file))
-    topic, first = TOPICS[2][0], CommitLog(out).reader.version().packs[0]
+    topic, first = TOPICS[2][0], CommitLog(out).version().packs[0]
     assert read_topics(load_snapshot(out, None), [find_records(load_snapshot(out, None), topic.id)[0].place]) == [topic]
     others = {file.path for name, file in first.files.items() if file.rows}
     assert fetched
@@ -122,9 +122,9 @@ def test_in_a_bucket_a_record_s_files_alone_are_fetched_and_sql_needs_no_filter(
 
 def test_packs_without_a_filter_are_read_as_ever(out):
     log = CommitLog(out)
-    version = log.reader.version()
+    version = log.version()
     packs = tuple(replace(pack, ids=None) for pack in version.packs)
-    assert log.reader.put_version(replace(version, number=version.number + 1, packs=packs))
+    assert log.put_version(replace(version, number=version.number + 1, packs=packs))
     snapshot = load_snapshot(out, None)
     assert snapshot.version.packs == packs
     for topics in TOPICS:

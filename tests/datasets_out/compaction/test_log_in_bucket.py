@@ -41,7 +41,7 @@ def test_a_run_in_a_bucket_is_folded_packed_and_read_as_on_a_disk(store, tmp_pat
     assert take_snapshot(log.out, "v1").digest == wanted.digest
     log.put_plan({"seeds": 24, "partitions": 6})
     assert [finding for finding in verify(log.out) if not finding.harmless] == []
-    store.delete([log.reader.version().packs[0].files["topics"].path])
+    store.delete([log.version().packs[0].files["topics"].path])
     assert [finding.kind for finding in verify(log.out) if not finding.harmless] == ["missing"]
 
 
