@@ -80,7 +80,7 @@ class Tiny:
         "validators/checks/tiny.py": [(NEW, '''
 from typing import Literal
 from foil.engine.settings import Settings
-from foil.validators.checks.topic_check import TopicCheck
+from foil.validators.verdicts import TopicCheck
 from foil.validators.verdicts import pass_verdicts
 
 class TinyCheckSettings(Settings):

@@ -12,9 +12,14 @@ from foil.datasets_out.training.training_view import CACHED_PARTITIONS, SplitSet
 from foil.engine.errors import UsageError
 from foil.engine.settings import Settings
 from foil.trainer.benchmark_source import BenchmarkSource
-from foil.trainer.model_settings import ModelSettings
+from foil.trainer.model_settings import (
+    EMBEDDERS_ALONE,
+    ONE_VECTOR_ALONE,
+    ModelSettings,
+    RerankerSettings,
+    changed_among,
+)
 from foil.trainer.presets import PRESETS, Preset, merge_settings
-from foil.trainer.reranker_settings import EMBEDDERS_ALONE, ONE_VECTOR_ALONE, RerankerSettings, changed_among
 
 Block = Literal["P", "I", "IQ", "Q"]
 Instructions = Literal["given", "none", "repeat", "generic", "swap"]

@@ -1,6 +1,9 @@
-"""How validators write verdicts: evidence of bounded length, and one spelling of a validator's settings."""
+"""How validators write verdicts: evidence of bounded length, one spelling of settings; what their checks share."""
+
+from typing import Final, Generic, TypeVar
 
 from foil.engine.ids import canonical_json
+from foil.engine.protocols import Cost
 from foil.engine.settings import Settings
 from foil.engine.topic import Verdict
 
@@ -26,3 +29,17 @@ def reject_verdict(validator: str, scope: str, reason: str, evidence: str, score
 def fingerprint(settings: Settings, version: int) -> str:
     """A validator's rules in one spelling: its settings and the version of its code."""
     return canonical_json({**settings.model_dump(mode="json"), "version": version})
+
+
+S = TypeVar("S", bound=Settings)
+
+
+class TopicCheck(Generic[S]):
+    """An engine.protocols.Check of one topic. A subclass raises `version` when it would judge the same otherwise."""
+
+    cost: Final = Cost.TOPIC
+    version = 1
+
+    def __init__(self, settings: S) -> None:
+        self._settings = settings
+        self.fingerprint = fingerprint(settings, self.version)

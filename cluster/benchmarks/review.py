@@ -1,26 +1,32 @@
-"""`foil benchmarks review`: a blind sheet of a benchmark's doubtful judgments, and the benchmark as a reader marked it.
+"""What careful readers make of a benchmark: `foil benchmarks review` and `foil benchmarks annotate`.
 
-benchmark -> a pool of systems ranks it -> documents in doubt -> SHEET.txt, SHEET.jsonl for the reader; SHEET.key.json
-marked sheet + key + benchmark -> FOLDER, the benchmark with these judgments
+review      a pool of systems ranks it -> documents in doubt -> SHEET.txt, SHEET.jsonl for the reader; SHEET.key.json
+            marked sheet + key + benchmark -> FOLDER, the benchmark with these judgments
+annotate    a model writes instructions for its bare queries -> SHEET.jsonl, a query a row
+            the reader sets `keep` -> FOLDER, the kept queries
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foil.cluster.benchmarks.sampling import rank_all
+from foil.cluster.benchmarks.making import rank_all
 from foil.cluster.evaluations.benchmarks import DEFAULT_OUT, open_pool, read_source
 from foil.cluster.job import settings_from
 from foil.cluster.terminal import print_json, say, show
 from foil.engine.atomic_files import publish_folder, put_json, put_text
 from foil.engine.errors import UsageError
 from foil.engine.ids import fraction_of
+from foil.engine.seeds.files.text_files import read_text
 from foil.trainer.evaluate.benchmarks.benchmark import Benchmark
 from foil.trainer.evaluate.benchmarks.catalog import parts_of, read_benchmark
 from foil.trainer.evaluate.benchmarks.files import read_document
-from foil.trainer.evaluate.benchmarks.making.folder import write_benchmark
+from foil.trainer.evaluate.benchmarks.making.annotation import AnnotationSettings, drafts, with_instructions
+from foil.trainer.evaluate.benchmarks.making.made import write_benchmark
 from foil.trainer.evaluate.benchmarks.making.review import ReviewSettings, changes, doubtful, with_judgments
+from foil.trainer.evaluate.systems.llm_replies import LlmReplies, hosted_settings
 from foil.validators.audits.marks import ItemMarks, read_marks
 from foil.validators.audits.sheet import LETTERS, AuditedPassage, AuditItem, Stratum, key_of, sheet_json, sheet_text
 
@@ -108,3 +114,38 @@ def _files(sheet: Path) -> tuple[Path, Path, Path]:
     name = sheet.name.removesuffix(".txt").removesuffix(".jsonl")
     text, rows, key = (sheet.with_name(f"{name}{ending}") for ending in (".txt", ".jsonl", ".key.json"))
     return text, rows, key
+
+
+def draft_instructions(source: str, model: str, sheet: Path, overrides: Sequence[str], replies: Path | None) -> int:
+    """Writes the sheet; gives its rows. Replies are kept, so that a stopped command pays only for what is left."""
+    if sheet.exists():
+        raise UsageError(f"{sheet} exists, and may hold marks; give another --sheet")
+    settings, benchmark = settings_from(overrides, AnnotationSettings), read_one_collection(source)
+    hosted = hosted_settings("", model, settings)
+    asker = LlmReplies(hosted, replies or DEFAULT_OUT / "replies")
+    rows = asker.run(lambda ask: drafts(benchmark, settings, ask, hosted.model))
+    put_text(sheet, "".join(f"{json.dumps(draft.row(), ensure_ascii=False)}\n" for draft in rows))
+    say(f"{len(rows)} instructions in {sheet} ({asker.sent} requests); set `keep` of each row to yes or no, then:")
+    say(f"    foil benchmarks annotate {source} --marked {sheet} --into FOLDER")
+    return len(rows)
+
+
+def apply_instructions(source: str, marked: Path, into: Path, reader: str, *, as_json: bool) -> None:
+    """Writes the benchmark with the instructions that the reader keeps."""
+    if into.exists():
+        raise UsageError(f"{into} is there already; name a new folder with --into")
+    benchmark = read_one_collection(source)
+    try:
+        lines = read_text(marked, "the filled sheet").split("\n")
+        rows = [json.loads(line) for line in lines if line.strip()]
+    except ValueError as error:
+        raise UsageError(f"{marked} does not read as a sheet: {error}") from None
+    annotated = with_instructions(benchmark, rows)
+    counts = {"queries": len(annotated.queries), "dropped": len(rows) - len(annotated.queries)}
+    facts = {"made_from": source, "of": {"digest": benchmark.digest, "revision": benchmark.revision},
+             "instructions_kept_by": reader, "counts": counts}  # fmt: skip
+    publish_folder(into, partial(write_benchmark, benchmark=annotated, facts=facts))
+    if as_json:
+        print_json(counts)
+    else:
+        show([*counts], [[*counts.values()]], f"annotated, kept by {reader}, in {into}")

@@ -12,7 +12,10 @@ from collections.abc import Mapping
 from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
+
+import yaml
 
 from foil.cluster.first_job.custom_recipe import STAGES_AND_TOPIC
 from foil.cluster.first_job.data import Section, checked, split_answer
@@ -159,3 +162,25 @@ def unset_keys(models: Section) -> list[str]:
     """Variables that the models need and that nobody has set."""
     variables = {model["api_key"][2:-1] for model in models.values() if "api_key" in model}
     return sorted(name for name in variables if not os.environ.get(name))
+
+
+_WORDS = {
+    "seeds": "the queries and texts that topics are made of; `foil seeds preview` shows the first",
+    "recipe": "how a topic is made (docs/recipes.md)",
+    "models": "who writes, and who judges; another model than the writer judges better (docs/models.md)",
+    "validators": "what must hold of a topic; a judge_... asks a model (docs/judges.md)",
+    "out": "a folder for the run, or s3://BUCKET/RUN",
+    "limits": "the run ends here; raise them, and the same command goes on",
+}
+
+
+def job_page(document: Mapping[str, Any], file: str) -> str:
+    """The text of the job file."""
+    parts = [f"# `foil init` wrote this. `foil plan {file}` says what it asks and costs. Every setting: docs/jobs.md\n"]
+    for name, words in _WORDS.items():
+        if document.get(name):
+            flow = False if name in {"models", "out"} else None
+            section = {name: document[name]}
+            body = yaml.safe_dump(section, default_flow_style=flow, sort_keys=False, allow_unicode=True, width=110)
+            parts.append(f"\n# {words}\n{body}")
+    return "".join(parts)

@@ -23,8 +23,8 @@ def need_onnx() -> None:
 
 def show_export(model: Path, *, int8: bool = True, least_cosine: float = LEAST_COSINE) -> list[ExportedFile]:
     """Exports a model, and shows what was compared."""
+    from foil.trainer.export.onnx_encoder import has_pair_head
     from foil.trainer.export.onnx_export import export_onnx
-    from foil.trainer.export.onnx_scorer import has_pair_head
 
     files = export_onnx(model, int8=int8, least_cosine=least_cosine)
     rows = [

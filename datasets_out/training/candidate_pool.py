@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from foil.datasets_out.training.training_view import SPLITS, Split, SplitSettings, passage_keys
 from foil.engine.ids import canonical_json, sha256_hex
-from foil.engine.texts.text_keys import text_key
+from foil.engine.texts.words import text_key
 from foil.engine.topic import Passage, Topic
 
 

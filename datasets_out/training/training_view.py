@@ -31,7 +31,7 @@ from foil.datasets_out.commits.stored_rows import TablePart
 from foil.datasets_out.training.sources import TopicSource, digest_of
 from foil.engine.ids import DEV_SHARE, HELDOUT_SHARE, fraction_of, split_of
 from foil.engine.settings import Settings
-from foil.engine.texts.text_keys import text_key
+from foil.engine.texts.words import text_key
 
 Split = Literal["heldout", "dev", "train"]
 SPLITS: tuple[Split, ...] = ("heldout", "dev", "train")

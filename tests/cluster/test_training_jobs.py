@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 import foil
-from foil.cluster.mistakes import unknown_key
-from foil.trainer.argument_names import NAMES
+from foil.cluster.mistakes import NAMES, unknown_key
 from foil.trainer.model.checksums import check_model
 from foil.trainer.settings import TrainSettings
 from tests.support.commands import foil as run_foil

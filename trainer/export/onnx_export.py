@@ -34,8 +34,14 @@ from foil.trainer.export.exported_file import (
     facts_of,
     put_section,
 )
-from foil.trainer.export.onnx_encoder import Floats, OnnxEncoder, load_exportable
-from foil.trainer.export.onnx_scorer import OnnxScorer, has_pair_head, load_exportable_scorer
+from foil.trainer.export.onnx_encoder import (
+    Floats,
+    OnnxEncoder,
+    OnnxScorer,
+    has_pair_head,
+    load_exportable,
+    load_exportable_scorer,
+)
 from foil.trainer.model.attention import SDPA, SDPA_FLOAT32, attention_of
 from foil.trainer.model.checkpoint import publish
 from foil.trainer.model.checksums import FACTS, digest_of, trained_template

@@ -12,8 +12,7 @@ from foil.engine.settings import Settings
 from foil.engine.topic import Intent, Judgment, Passage, Topic, Verdict
 from foil.prompts.constraints.constraint import Constraint, constraints_of
 from foil.prompts.constraints.dimensions import is_decidable, obeys
-from foil.validators.checks.topic_check import TopicCheck
-from foil.validators.verdicts import pass_verdicts, reject_verdict
+from foil.validators.verdicts import TopicCheck, pass_verdicts, reject_verdict
 
 
 class ConstraintCheckSettings(Settings):

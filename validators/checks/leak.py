@@ -24,9 +24,8 @@ from pydantic import Field
 from foil.engine.settings import Settings
 from foil.engine.topic import Intent, Passage, Topic, Verdict
 from foil.prompts.constraints.constraint import constraints_of
-from foil.validators.checks.topic_check import TopicCheck
 from foil.validators.overlap.word_runs import normalise
-from foil.validators.verdicts import pass_verdicts, reject_verdict
+from foil.validators.verdicts import TopicCheck, pass_verdicts, reject_verdict
 
 Words = Sequence[bytes]
 Leak = tuple[str, str, float]

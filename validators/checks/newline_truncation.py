@@ -17,8 +17,7 @@ from pydantic import Field
 from foil.engine.ids import canonical_json
 from foil.engine.settings import Settings
 from foil.engine.topic import Intent, Passage, Topic, Verdict, intent_id, passage_id
-from foil.validators.checks.topic_check import TopicCheck
-from foil.validators.verdicts import EVIDENCE_CHARS, pass_verdicts, reject_verdict, truncate
+from foil.validators.verdicts import EVIDENCE_CHARS, TopicCheck, pass_verdicts, reject_verdict, truncate
 
 _CORPUS_ROLES = ("seed_positive", "seed_negative", "mined_negative")
 

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from foil.engine.settings import Settings
 from foil.engine.topic import Topic, Verdict
-from foil.validators.checks.topic_check import TopicCheck
 from foil.validators.findings import Finding, TopicText, texts_of, verdicts_of
+from foil.validators.verdicts import TopicCheck
 
 Kind = Literal["email", "phone", "ip_address", "card", "iban"]
 

@@ -13,8 +13,7 @@ from pydantic import Field
 
 from foil.engine.settings import Settings
 from foil.engine.topic import Topic, Verdict, intent_id, passage_id
-from foil.validators.checks.topic_check import TopicCheck
-from foil.validators.verdicts import pass_verdicts, reject_verdict, truncate
+from foil.validators.verdicts import TopicCheck, pass_verdicts, reject_verdict, truncate
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")  # not white space; not C1, common in web text
 

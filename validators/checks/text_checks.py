@@ -15,9 +15,8 @@ from foil.engine.topic import Topic, Verdict
 from foil.prompts.languages import identify, languages
 from foil.prompts.passages.readable import flaw_of
 from foil.prompts.writing.small_talk import small_talk
-from foil.validators.checks.topic_check import TopicCheck
 from foil.validators.findings import Finding, TopicText, excerpt, texts_of, verdicts_of
-from foil.validators.verdicts import pass_verdicts, reject_verdict
+from foil.validators.verdicts import TopicCheck, pass_verdicts, reject_verdict
 
 
 class RefusalSettings(Settings):

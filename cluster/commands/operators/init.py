@@ -89,8 +89,8 @@ def init(
 
 def _write(file: Path, job: dict[str, Any], templates: Path) -> None:
     """Writes the job, and the templates of a recipe of one's own, once the job is known to be accepted."""
+    from foil.cluster.first_job.answers import job_page
     from foil.cluster.first_job.custom_recipe import TEMPLATES
-    from foil.cluster.first_job.page import job_page
     from foil.cluster.job import job_of
     from foil.cluster.yaml_page import read_yaml
 

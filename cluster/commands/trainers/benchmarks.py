@@ -156,7 +156,7 @@ def annotate(
 
     `--set about="..."` tells the model what the collection is. Nothing is published without a reader's yes.
     """
-    from foil.cluster.benchmarks.annotating import apply_instructions, draft_instructions
+    from foil.cluster.benchmarks.review import apply_instructions, draft_instructions
 
     need("sentence_transformers", extra="train")
     if model and sheet and not marked and not into:

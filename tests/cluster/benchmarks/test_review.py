@@ -9,7 +9,7 @@ from foil.cluster.commands.app import app
 from foil.cluster.endings import run_command
 from foil.trainer.benchmark_source import BenchmarkSource
 from foil.trainer.evaluate.benchmarks.catalog import read_benchmark
-from foil.trainer.evaluate.benchmarks.making.folder import write_benchmark
+from foil.trainer.evaluate.benchmarks.making.made import write_benchmark
 from foil.trainer.evaluate.benchmarks.making.topics import benchmark_of
 from tests.support.trainer_world import topic
 from tests.trainer.evaluate.benchmarks.tiny_benchmarks import lines

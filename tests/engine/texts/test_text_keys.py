@@ -1,6 +1,6 @@
 """Keys of texts, which samples and splits are drawn by: they never change."""
 
-from foil.engine.texts.text_keys import text_key
+from foil.engine.texts.words import text_key
 
 
 def test_a_key_is_that_of_the_letters_and_of_the_kind():

@@ -13,7 +13,7 @@ import pytest
 from foil.prompts.recipes import verifiable
 from foil.prompts.recipes.custom import recipe as custom
 from foil.prompts.rules import topic_writer
-from foil.validators.checks.topic_check import TopicCheck
+from foil.validators.verdicts import TopicCheck
 from tests.support.simulator.checker import Version
 
 COLOURS = ("red", "blue", "green", "amber", "violet", "black", "white", "brown")

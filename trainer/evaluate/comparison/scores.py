@@ -4,10 +4,9 @@ benchmark, collection by collection -> each system ranks it -> each measure's va
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from foil.trainer.evaluate.benchmarks.bare import with_bare
 from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery, unreachable
 from foil.trainer.evaluate.measures.catalog import Measure, measure_all, measure_named
 from foil.trainer.evaluate.measures.following.p_mrr import PMRR
@@ -133,3 +132,47 @@ def groups_of(queries: Sequence[EvaluationQuery]) -> dict[str, dict[str, str]]:
         if labelled:
             groups[attribute] = by_core | {query.id: group for query, group in labelled}
     return groups
+
+
+def with_bare(benchmark: Benchmark) -> tuple[Benchmark, Mapping[str, str]]:
+    """The benchmark with every bare query once more, each text once; and of each query with an instruction its bare
+    one's id. So a system ranks both at once.
+
+    query "ferry price" + instruction "Only in dollars."  ->  also "ferry price"
+    query that says its own demand (PIR)                  ->  also the original query of its core
+    """
+    lists, excluded = benchmark.candidates, benchmark.excluded
+    names: dict[tuple[object, ...], str] = {}
+
+    def name_of(text: str, like: str, name: str) -> str:
+        return names.setdefault((text, lists and lists.get(like), excluded.get(like)), name)
+
+    for query in benchmark.queries:
+        if not query.instruction:
+            name_of(query.query, query.id, query.id)
+    texts = bare_texts(benchmark)
+    bare_of = {query: name_of(text, query, f"{query}\0bare") for query, text in texts.items()}
+    added = {name: query for query, name in bare_of.items() if name == f"{query}\0bare"}
+    queries = (*benchmark.queries, *(EvaluationQuery(name, texts[query], core=name) for name, query in added.items()))
+    both = replace(
+        benchmark,
+        queries=queries,
+        candidates=lists and {**lists, **{name: lists[query] for name, query in added.items() if query in lists}},
+        excluded={**excluded, **{name: excluded[query] for name, query in added.items() if query in excluded}},
+    )
+    return both, bare_of
+
+
+def bare_texts(benchmark: Benchmark) -> dict[str, str]:
+    """Of each judged query with an instruction the query alone; of one that says its demand itself, its original."""
+    originals = {
+        query.core: query.query
+        for query in benchmark.queries
+        if query.core and query.mode == "original" and not query.instruction
+    }
+    return {
+        query.id: query.query if query.instruction else originals[query.core]
+        for query in benchmark.queries
+        if benchmark.qrels.get(query.id)
+        and (query.instruction or originals.get(query.core, query.query) != query.query)
+    }

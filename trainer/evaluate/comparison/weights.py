@@ -12,8 +12,8 @@ import numpy as np
 from foil.engine.errors import TrainingDivergedError
 from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery
 from foil.trainer.evaluate.measures.judged import Run
+from foil.trainer.evaluate.systems.dense import Floats
 from foil.trainer.evaluate.systems.embedder import unit_vectors
-from foil.trainer.evaluate.systems.vector_cache import Floats
 from foil.trainer.model.encoder import Encoder
 from foil.trainer.model.late_interaction import similarities
 from foil.trainer.model.pair_scorer import PairScorer

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from foil.engine.errors import UsageError
+from foil.trainer.evaluate.systems.dense import Floats
 from foil.trainer.evaluate.systems.embedder import LocalEncoder
 from foil.trainer.evaluate.systems.system import SystemSettings
-from foil.trainer.evaluate.systems.vector_cache import Floats
 from foil.trainer.model.card import base_model, licence, shown_name
 from foil.trainer.model.checksums import FACTS, read_facts
 from foil.trainer.model.late_interaction import need_one_vector

@@ -6,9 +6,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from foil.engine.errors import UsageError
-from foil.trainer.evaluate.measures.following.both_views import BothViews
+from foil.trainer.evaluate.measures.following.both_views import BothViews, JudgedChange, JudgedViews, OfQueries
 from foil.trainer.evaluate.measures.following.infosearch import SICR, WISE, Robustness
-from foil.trainer.evaluate.measures.following.judged_views import JudgedChange, JudgedViews, OfQueries
 from foil.trainer.evaluate.measures.following.p_mrr import PMRR
 from foil.trainer.evaluate.measures.judged import Qrels, Run, VariantOfQuery
 from foil.trainer.evaluate.measures.ranking import (

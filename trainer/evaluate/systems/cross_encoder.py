@@ -20,7 +20,7 @@ from foil.trainer.evaluate.measures.judged import Run
 from foil.trainer.evaluate.systems.embedder import model_folder, template_of
 from foil.trainer.evaluate.systems.system import ONNX, Progress, System, SystemSettings, documents_to_rerank, quiet
 from foil.trainer.export.exported_file import check_exported, onnx_file
-from foil.trainer.export.onnx_scorer import OnnxScorer, load_exportable_scorer
+from foil.trainer.export.onnx_encoder import OnnxScorer, load_exportable_scorer
 from foil.trainer.model.checksums import folder_digest
 from foil.trainer.model.fitted_texts import of_cross_encoder
 from foil.trainer.model.loading import missing_weights

@@ -11,9 +11,8 @@ import torch
 from huggingface_hub import snapshot_download
 
 from foil.engine.ids import canonical_json, sha256_hex
-from foil.trainer.evaluate.systems.dense import DenseSystem
+from foil.trainer.evaluate.systems.dense import DenseSystem, Floats, VectorCache
 from foil.trainer.evaluate.systems.system import Progress, SystemSettings, quiet
-from foil.trainer.evaluate.systems.vector_cache import Floats, VectorCache
 from foil.trainer.export.exported_file import check_exported, onnx_file
 from foil.trainer.export.onnx_encoder import OnnxEncoder, load_exportable
 from foil.trainer.model.checksums import folder_digest, trained_template

@@ -15,10 +15,9 @@ from foil.engine.errors import TransientModelError
 from foil.engine.ids import canonical_json, sha256_hex
 from foil.engine.models.retry import with_patience
 from foil.engine.models.sending.endpoint_client import EndpointClient
-from foil.trainer.evaluate.systems.dense import DenseSystem
+from foil.trainer.evaluate.systems.dense import DenseSystem, Floats, VectorCache
 from foil.trainer.evaluate.systems.llm_replies import hosted_settings
 from foil.trainer.evaluate.systems.system import Progress, SystemSettings, quiet
-from foil.trainer.evaluate.systems.vector_cache import Floats, VectorCache
 from foil.trainer.text_templates import QueryPair, template_named
 
 MOST_REPLY_BYTES = 64 << 20

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from foil.datasets_out.training.training_view import TopicGroup
-from foil.engine.texts.text_keys import text_key
+from foil.engine.texts.words import text_key
 from foil.trainer.settings import Block, LossSettings
 from foil.trainer.text_templates import QueryPair, TextForms
 

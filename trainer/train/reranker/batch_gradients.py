@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from foil.trainer.model.pair_scorer import PairScorer
-from foil.trainer.reranker_settings import RerankerSettings
+from foil.trainer.model_settings import RerankerSettings
 from foil.trainer.train.loss.batch_loss import BatchLoss
 from foil.trainer.train.loss.gradient_cache import random_numbers
 from foil.trainer.train.reranker.losses import equal_scores_list_loss, list_loss

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from foil.trainer.reranker_settings import RankingLoss, RerankerSettings
+from foil.trainer.model_settings import RankingLoss, RerankerSettings
 
 
 def list_loss(scores: Tensor, relevant: Tensor, settings: RerankerSettings) -> Tensor:

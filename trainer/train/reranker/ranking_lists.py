@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foil.datasets_out.training.training_view import TopicGroup
-from foil.engine.texts.text_keys import text_key
+from foil.engine.texts.words import text_key
 from foil.trainer.model.pair_scorer import TextPair
 from foil.trainer.text_templates import TextForms
 

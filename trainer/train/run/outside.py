@@ -17,9 +17,8 @@ from foil.trainer.evaluate.benchmarks.benchmark import Benchmark
 from foil.trainer.evaluate.benchmarks.catalog import benchmarks_of, kind_named, name_of
 from foil.trainer.evaluate.comparison.results import means
 from foil.trainer.evaluate.comparison.scores import score
-from foil.trainer.evaluate.systems.dense import DenseSystem
+from foil.trainer.evaluate.systems.dense import DenseSystem, Floats, VectorCache
 from foil.trainer.evaluate.systems.embedder import unit_vectors
-from foil.trainer.evaluate.systems.vector_cache import Floats, VectorCache
 from foil.trainer.model.encoder import Encoder
 from foil.trainer.text_templates import QueryPair
 

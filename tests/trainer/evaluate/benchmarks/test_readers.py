@@ -10,7 +10,7 @@ import pytest
 from foil.engine.errors import UsageError
 from foil.trainer.benchmark_source import BenchmarkSource
 from foil.trainer.evaluate.benchmarks.catalog import KINDS, benchmarks_of, parts_of, read_benchmark
-from foil.trainer.evaluate.benchmarks.making.folder import write_benchmark as write_made
+from foil.trainer.evaluate.benchmarks.making.made import write_benchmark as write_made
 from foil.trainer.evaluate.benchmarks.readers import instructir, trec
 from foil.trainer.evaluate.benchmarks.readers.mair import DOMAINS
 from foil.trainer.evaluate.benchmarks.readers.rank_llm import read_hits

@@ -7,8 +7,8 @@ import pytest
 
 from foil.datasets_out.training.training_view import TopicGroup
 from foil.engine.errors import TrainingDivergedError
-from foil.trainer.evaluate.benchmarks.topic_benchmark import benchmark_of_topics
 from foil.trainer.evaluate.comparison.scores import score
+from foil.trainer.evaluate.comparison.topics import benchmark_of_topics
 from foil.trainer.evaluate.comparison.weights import EncoderSystem
 from foil.trainer.evaluate.measures.catalog import measure_all, measure_named
 from foil.trainer.settings import TOPIC_MEASURES

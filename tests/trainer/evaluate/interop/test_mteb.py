@@ -11,7 +11,7 @@ from foil.engine.errors import UsageError
 from foil.trainer.benchmark_source import BenchmarkSource
 from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery, only_queries
 from foil.trainer.evaluate.benchmarks.catalog import KINDS, benchmarks_of, parts_of, read_benchmark
-from foil.trainer.evaluate.benchmarks.making.folder import write_benchmark
+from foil.trainer.evaluate.benchmarks.making.made import write_benchmark
 from foil.trainer.evaluate.benchmarks.making.topics import benchmark_of
 from foil.trainer.evaluate.benchmarks.readers import mteb_task
 from foil.trainer.evaluate.comparison.results import results

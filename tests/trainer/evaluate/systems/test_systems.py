@@ -17,9 +17,8 @@ from foil.trainer.evaluate.benchmarks.catalog import read_benchmark
 from foil.trainer.evaluate.systems import dense, embedder
 from foil.trainer.evaluate.systems.bm25 import Bm25
 from foil.trainer.evaluate.systems.catalog import open_system
-from foil.trainer.evaluate.systems.dense import search
+from foil.trainer.evaluate.systems.dense import VectorCache, search
 from foil.trainer.evaluate.systems.system import Bm25Settings, SystemSettings
-from foil.trainer.evaluate.systems.vector_cache import VectorCache
 from foil.trainer.model.checksums import digest_of
 from tests.trainer.evaluate.benchmarks.tiny_benchmarks import write_benchmark
 from tests.trainer.evaluate.systems.loopback_models import embeddings_server, vector_of

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foil.datasets_out.training.training_view import TopicGroup
-from foil.engine.texts.text_keys import text_key
+from foil.engine.texts.words import text_key
 from foil.trainer.settings import LossSettings, TrainSettings
 from foil.trainer.train.data.collate import (
     BatchKeys,

@@ -16,8 +16,7 @@ from foil.trainer.model.checkpoint import weights
 from foil.trainer.model.checksums import read_facts, sealed
 from foil.trainer.model.pair_scorer import load_pair_scorer
 from foil.trainer.model.published_model import fingerprint_of
-from foil.trainer.model_settings import LateInteractionSettings, ModelSettings
-from foil.trainer.reranker_settings import RerankerSettings
+from foil.trainer.model_settings import LateInteractionSettings, ModelSettings, RerankerSettings
 from foil.trainer.settings import LossSettings, RetentionSettings, TeacherSettings, TrainSettings
 from foil.trainer.train.data.collate import collate
 from foil.trainer.train.loss.batch_loss import GradientStep, add_gradients

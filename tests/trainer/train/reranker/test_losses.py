@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers.cross_encoder.losses import ListNetLoss, RankNetLoss
 
-from foil.trainer.reranker_settings import RerankerSettings
+from foil.trainer.model_settings import RerankerSettings
 from foil.trainer.train.reranker import losses
 from foil.trainer.train.reranker.losses import LOSSES, equal_scores_list_loss, list_loss
 

@@ -19,7 +19,7 @@ from foil.trainer.evaluate.systems.catalog import open_system
 from foil.trainer.evaluate.systems.system import SystemSettings
 from foil.trainer.model.pair_scorer import load_pair_scorer, load_starting_scorer
 from foil.trainer.model.published_model import fingerprint_of
-from foil.trainer.reranker_settings import RerankerSettings
+from foil.trainer.model_settings import RerankerSettings
 from foil.trainer.settings import RetentionSettings, TrainSettings, ValidationSettings
 from foil.trainer.train.reranker.batch_gradients import add_list_gradients
 from foil.trainer.train.reranker.ranking_lists import make_lists

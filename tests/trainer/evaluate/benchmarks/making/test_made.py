@@ -14,7 +14,7 @@ from foil.engine.errors import UsageError
 from foil.trainer.benchmark_source import BenchmarkSource
 from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery, only_documents, only_queries
 from foil.trainer.evaluate.benchmarks.catalog import benchmarks_of, read_benchmark
-from foil.trainer.evaluate.benchmarks.making.folder import write_benchmark
+from foil.trainer.evaluate.benchmarks.making.made import write_benchmark
 from foil.trainer.evaluate.benchmarks.making.topics import benchmark_of, held_out
 from foil.trainer.evaluate.comparison.topics import score_topics
 from foil.trainer.evaluate.comparison.weights import EncoderSystem
