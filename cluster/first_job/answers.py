@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from foil.cluster.first_job.custom_recipe import STAGES_AND_TOPIC
 from foil.cluster.first_job.data import Section, checked, split_answer
 from foil.engine.errors import ModelError, UsageError
 from foil.engine.flow.limits import Limits
@@ -35,6 +34,8 @@ PAPERS: Mapping[str, tuple[str, ...]] = {
     "verifiable": ("shape", "leak", "constraint_check", "duplicates"),
 }
 """Recipe -> the checks and judges that fit it."""
+_CUSTOM_RECIPE, CUSTOM_TEMPLATE = (Path(__file__).with_name(name) for name in ("custom_recipe.yaml", "aspect.j2"))
+"""A first recipe of one's own: one stage and its template, to be changed."""
 _LIMITS, _BUDGET = ("seeds", "accept"), ("usd", "tokens", "calls")
 
 
@@ -119,7 +120,7 @@ def read_paper(answer: str, seeds: Section, models: Section, templates: Path) ->
     if answer == "custom":
         if templates.exists():
             raise UsageError(f"{templates} is there already and nothing is overwritten; name another job file")
-        recipe |= {"templates": str(templates), **STAGES_AND_TOPIC}
+        recipe |= {"templates": str(templates), **yaml.safe_load(_CUSTOM_RECIPE.read_text(encoding="utf-8"))}
     kinds = [kind for kind in PAPERS[answer] if not (seeds["kind"] == "documents" and kind.startswith("judge_"))]
     return {"recipe": recipe, "validators": [
         {"kind": kind} for kind in (*kinds, *(["judge_demands"] if seeds["kind"] == "documents" else ()))

@@ -5,9 +5,13 @@
 Promise: each number of such a table is what `foil sql OUT "SQL"` answers; nothing is computed afterwards.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 Row = Mapping[str, Any]
 Ask = Callable[[str], list[dict[str, Any]]]
@@ -60,101 +64,16 @@ def read_section(section: ReportSection, ask: Ask, ask_other: Ask | None, charts
     )
 
 
-_CALLS = "SELECT DISTINCT ON (partition, request_id) * FROM calls ORDER BY partition, request_id, topic_id"
-_WORDS = r"len(string_split_regex(trim(i.instruction), '\s+'))"
-_INSTRUCTED = (
-    "FROM intents i JOIN topics t USING (partition, topic_id) WHERE t.status = 'accepted' AND i.instruction <> ''"
-)
-
-RUN = """
-SELECT planned_seeds, partitions, planned_partitions, seeds_accepted, seeds_rejected, seeds_failed, topics_accepted,
-       topics_rejected, topics_failed, intents_rows, passages_rows, judgments_rows, calls, prompt_tokens,
-       completion_tokens, cost_usd
-FROM runs
-"""
-FUNNEL = """
-SELECT corpus, recipe, count(DISTINCT seed_id) AS seeds, count(*) AS topics,
-       count(*) FILTER (status = 'accepted') AS accepted, count(*) FILTER (status = 'rejected') AS rejected,
-       count(*) FILTER (status = 'failed') AS failed, count(*) FILTER (status = 'accepted') / count(*) AS accepted_share
-FROM topics GROUP BY corpus, recipe ORDER BY topics DESC, corpus, recipe
-"""
-REASONS = """
-SELECT t.corpus, t.recipe, t.status, t.reason, coalesce(nullif(r.validator, ''), 'recipe or engine') AS stopped_by,
-       count(*) AS topics, count(*) / sum(count(*)) OVER (PARTITION BY t.corpus, t.recipe) AS share_of_lost,
-       arg_min(t.topic_id, md5(t.topic_id)) AS example
-FROM topics t LEFT JOIN (SELECT DISTINCT partition, topic_id, validator FROM rejects) r USING (partition, topic_id)
-WHERE t.status <> 'accepted'
-GROUP BY t.corpus, t.recipe, t.status, t.reason, stopped_by
-ORDER BY topics DESC, t.corpus, t.recipe, t.status, t.reason, stopped_by LIMIT 60
-"""
-COST = f"""
-SELECT task, model, count(*) AS calls, sum(prompt_tokens)::BIGINT AS prompt_tokens,
-       sum(completion_tokens)::BIGINT AS completion_tokens, sum(cost_usd) AS cost_usd,
-       sum(prompt_tokens + completion_tokens) / nullif((SELECT count(*) FROM topics WHERE status = 'accepted'), 0)
-           AS tokens_per_accepted,
-       sum(cost_usd) / nullif((SELECT count(*) FROM topics WHERE status = 'accepted'), 0) AS usd_per_accepted
-FROM ({_CALLS}) WHERE NOT reused GROUP BY task, model ORDER BY cost_usd DESC, prompt_tokens DESC, task
-"""
-LENGTHS = f"""
-FROM (SELECT coalesce(i.attributes['length_format'], '') AS length_format, coalesce(i.attributes['style'], '') AS style,
-       count(*) AS instructions, min({_WORDS}) AS min_words, avg({_WORDS}) AS mean_words, max({_WORDS}) AS max_words
-{_INSTRUCTED}
-GROUP BY ALL)
-ORDER BY list_position(['short', 'medium', 'long', 'very_long'], length_format) NULLS LAST, length_format, style
-"""
-PUBLISHED = f"""
-WITH published(place, category, name, published_min, published_mean, published_max) AS (VALUES
-    (1, 'style', 'none', 16, 101, 369), (2, 'style', 'negation', 18, 98, 363), (3, 'style', 'background', 19, 108, 340),
-    (4, 'style', 'persona', 26, 106, 374), (5, 'length', 'short', 16, 40, 84), (6, 'length', 'medium', 43, 84, 154),
-    (7, 'length', 'long', 43, 107, 185), (8, 'length', 'very_long', 96, 181, 374), (9, 'length', 'all', 16, 103, 374)),
-instructed AS (SELECT coalesce(nullif(i.attributes['style'], 'plain'), 'none') AS style,
-                      coalesce(i.attributes['length_format'], '') AS length, {_WORDS} AS words {_INSTRUCTED}),
-measured AS (SELECT 'style' AS category, style AS name, words FROM instructed
-             UNION ALL SELECT 'length', length, words FROM instructed
-             UNION ALL SELECT 'length', 'all', words FROM instructed)
-SELECT * EXCLUDE (place) FROM (
-    SELECT place, category, name, count(words) AS instructions, min(words) AS min_words, avg(words) AS mean_words,
-           max(words) AS max_words, published_min, published_mean, published_max
-    FROM published LEFT JOIN measured USING (category, name) GROUP BY ALL) ORDER BY place
-"""
-CONSTRAINTS = f"""
-SELECT c->>'$.family' AS family, count(*) AS instructions, count(*) FILTER (c->>'$.negated' = 'true') AS negated,
-       count(DISTINCT c->>'$.value') AS values, count(*) / sum(count(*)) OVER () AS share
-FROM (SELECT unnest(from_json(i.attributes['constraints'], '["JSON"]')) AS c {_INSTRUCTED})
-GROUP BY ALL ORDER BY instructions DESC, family
-"""
-DIMENSIONS = f"""
-SELECT i.attributes['dimension'] AS dimension, coalesce(i.attributes['condition'], '') AS condition, i.role,
-       count(*) AS instructions {_INSTRUCTED} AND i.attributes['dimension'] IS NOT NULL
-GROUP BY ALL ORDER BY ALL
-"""
-LABELS = """
-SELECT i.role AS intent, j.judge, count(*) FILTER (j.relevance > 0) AS relevant,
-       count(*) FILTER (j.relevance < 0) AS not_relevant, count(*) FILTER (j.relevance > 0) / count(*) AS relevant_share
-FROM judgments j JOIN intents i USING (partition, topic_id, intent_id) JOIN topics t USING (partition, topic_id)
-WHERE t.status = 'accepted' GROUP BY ALL ORDER BY intent, judge
-"""
-EDITS = """
-SELECT t.recipe, p.role, count(*) AS passages, count(*) FILTER (p.edited_from <> '') AS edited,
-       count(*) FILTER (p.edited_from <> '') / count(*) AS edited_share,
-       avg(len(p.text)) AS mean_characters
-FROM passages p JOIN topics t USING (partition, topic_id) WHERE t.status = 'accepted' GROUP BY ALL ORDER BY ALL
-"""
-VALIDATORS = """
-SELECT validator, outcome, reason, count(DISTINCT topic_id) AS topics, count(*) AS verdicts, sum(cost_usd) AS cost_usd
-FROM verdicts GROUP BY ALL ORDER BY validator, outcome, topics DESC, reason LIMIT 80
-"""
-CONTAMINATION = """
-SELECT v.evidence->>'$.set' AS set, v.evidence->>'$.item' AS item, v.evidence->>'$.field' AS field,
-       v.score AS share_of_item, v.evidence->>'$.span' AS span, t.topic_id, t.query
-FROM verdicts v JOIN topics t USING (partition, topic_id) WHERE v.reason = 'contaminated'
-ORDER BY v.score DESC, t.topic_id LIMIT 50
-"""
-LICENCES = """
-SELECT corpus, coalesce(nullif(licence, ''), 'unknown') AS licence, redistributable, count(*) AS topics,
-       count(*) FILTER (status = 'accepted') AS accepted
-FROM topics GROUP BY ALL ORDER BY accepted DESC, corpus
-"""
+_SHARED = {
+    "CALLS": "SELECT DISTINCT ON (partition, request_id) * FROM calls ORDER BY partition, request_id, topic_id",
+    "WORDS": r"len(string_split_regex(trim(i.instruction), '\s+'))",
+    "INSTRUCTED": "FROM intents i JOIN topics t USING (partition, topic_id) "
+    "WHERE t.status = 'accepted' AND i.instruction <> ''",
+}
+_ENTRIES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+for _entry in _ENTRIES.values():
+    _entry["sql"] = re.sub("|".join(_SHARED), lambda name: _SHARED[name[0]], _entry["sql"])
+RUN, FUNNEL, REASONS = (_ENTRIES[_id]["sql"] for _id in ("run", "funnel", "reasons"))
 
 
 def _draw_funnel(charts: Charts, rows: Sequence[Row]) -> str:
@@ -201,53 +120,18 @@ def _draw_labels(charts: Charts, rows: Sequence[Row]) -> str:
     return charts.bars(data, "intent", "judgments", series="label")
 
 
-SECTIONS = (
-    ReportSection(
-        "funnel", "Funnel by source and recipe", "Topics made of seeds, and what became of them.", FUNNEL,
-        _draw_funnel,
-    ),
-    ReportSection(
-        "reasons", "Why topics were dropped", "The reason of each topic that was not accepted, and who stopped it.",
-        REASONS, _draw_reasons, "No topic was dropped.",
-    ),
-    ReportSection(
-        "cost", "Tokens and cost by stage",
-        "Equal requests of one partition are one call; replies reused from another run were paid there.", COST,
-        _draw_cost,
-    ),
-    ReportSection(
-        "validators", "What the validators said", "The verdicts of checks and judges over all topics.", VALIDATORS,
-        empty="The job names no validator.",
-    ),
-    ReportSection(
-        "lengths", "Words of an instruction, by format and style",
-        "Accepted topics. A word is what stands between spaces.", LENGTHS,
-    ),
-    ReportSection(
-        "published", "Words of an instruction, and Promptriever's",
-        "Promptriever: Weller et al. 2025, table 6, over instructions for MS MARCO.", PUBLISHED, _draw_published,
-    ),
-    ReportSection(
-        "constraints", "Balance of constraint families",
-        "Constraints of the instructions of accepted topics. An instruction may hold several.", CONSTRAINTS,
-        lambda charts, rows: charts.bars(rows, "family", "instructions"),
-        "No instruction of this run names a constraint that a program checks.",
-    ),
-    ReportSection(
-        "dimensions", "Balance of dimensions", "InfoSearch's dimensions and their conditions.", DIMENSIONS,
-        lambda charts, rows: charts.bars(rows, "dimension", "instructions", series="role"),
-        "This run has no dimensions; the recipe infosearch makes them.",
-    ),
-    ReportSection(
-        "labels", "Balance of labels", "Judgments of accepted topics, by the intent's role and by who judged.", LABELS,
-        _draw_labels,
-    ),
-    ReportSection("edits", "Edited passages", "An edit is made of another passage. Accepted topics.", EDITS),
-    ReportSection(
-        "contamination", "Contamination",
-        "Topics that share text with an evaluation set; each was rejected. The first 50.", CONTAMINATION,
-        empty="No hit. Where the job names no validator of contamination, nothing was searched.",
-    ),
-    ReportSection("licences", "Licences", "The rights of the seed corpora, topic by topic.", LICENCES),
-)  # fmt: skip
+_DRAW: Mapping[str, Callable[[Charts, Sequence[Row]], str]] = {
+    "funnel": _draw_funnel,
+    "reasons": _draw_reasons,
+    "cost": _draw_cost,
+    "published": _draw_published,
+    "constraints": lambda charts, rows: charts.bars(rows, "family", "instructions"),
+    "dimensions": lambda charts, rows: charts.bars(rows, "dimension", "instructions", series="role"),
+    "labels": _draw_labels,
+}
+SECTIONS = tuple(
+    ReportSection(section_id, draw=_DRAW.get(section_id), **entry)
+    for section_id, entry in _ENTRIES.items()
+    if section_id != "run"
+)
 """The questions of a report, in the order of its page."""

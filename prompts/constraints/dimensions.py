@@ -19,7 +19,10 @@ At most one condition of Length, Language or Format holds of a text. Each Chines
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Literal, get_args
+
+import yaml
 
 from foil.engine.texts.sentences import SENTENCE_END
 from foil.engine.texts.words import word_set
@@ -51,55 +54,7 @@ ARTICLE_WORDS = 140
 
 _MANUAL_WORDS = 10
 _LANGUAGE_NAMES = {"zh": "Chinese", "en": "English", "de": "German", "fr": "French", "es": "Spanish", "ja": "Japanese"}
-_DESCRIPTIONS: Mapping[tuple[str, str], str] = {
-    ("audience", "layman"): "written for readers without any training in the subject, in everyday words",
-    ("audience", "expert"): "written for specialists of the subject, in its technical terms",
-    ("format", "stackoverflow_post"): "a post of a questions-and-answers site for programmers: a line that starts with "
-    "`Question:`, below it a line that starts with `Answer:`, and the answer explains and shows code",
-    ("format", "code_snippet"): "nothing but code in one fenced block, explained by comments in the code alone",
-    ("format", "manual"): "a page of an official manual: at least one heading on a line of its own (`# Name`), and "
-    "prose that describes, without any question",
-    ("length", "sentence"): "one single sentence on one line, of at most 40 words",
-    ("length", "paragraph"): "one paragraph of several sentences, 30 to 130 words, without a blank line",
-    ("length", "article"): "an article of at least 140 words in several paragraphs, a blank line between them",
-    ("source", "blog"): "a blog entry: a title, a line with author, date and section, then a personal voice",
-    ("source", "forum"): "a forum thread: several users under made-up names talk in turn",
-    ("source", "news"): "a news article: a headline, place and date, and a reporter's voice",
-}
-
-_NAMES: Mapping[tuple[str, str], tuple[str, str]] = {
-    ("audience", "layman"): (
-        "written for readers who are new to the subject",
-        (
-            "lay public new anyone anybody every beginner novice newcomer non- plain simpl easy easi "
-            "ordinary general training untrained jargon child kid understand accessible basic outsider"
-        ),
-    ),
-    ("audience", "expert"): (
-        "written for specialists of the subject",
-        (
-            "expert speciali professional technical advanced scholar researcher scientist practitioner trained jargon "
-            "term scientific academic experienced in-depth insider vocabulary"
-        ),
-    ),
-    ("format", "stackoverflow_post"): (
-        "a post of a questions-and-answers site for programmers",
-        "stack post q&a question thread programmers",
-    ),
-    ("format", "code_snippet"): ("a code snippet", "code snippet program script"),
-    ("format", "manual"): ("a page of an official manual", "manual doc reference guide official handbook"),
-    ("length", "sentence"): ("one single sentence", "sentence line brief short"),
-    ("length", "paragraph"): ("one paragraph of several sentences", "paragraph"),
-    ("length", "article"): (
-        "a whole article of several paragraphs",
-        "article long essay paragraphs detail in-depth full",
-    ),
-    ("source", "blog"): ("a blog entry", "blog"),
-    ("source", "forum"): ("a forum thread", "forum thread discuss users board"),
-    ("source", "news"): ("a news article", "news press paper report journalis"),
-}
-"""What people call a condition, and beginnings of the words of which a sentence about it has one."""
-
+_CONDITIONS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 _TOKEN = re.compile(r"[぀-ヿ㐀-鿿]|[^\s぀-ヿ㐀-鿿]+")
 _ABBREVIATION = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|vs|No|Fig|Eq|cf|etc|al|e\.g|i\.e|U\.S|[A-Z])$")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
@@ -118,7 +73,7 @@ def describe(dimension: str, condition: str) -> str:
         return f'a passage that mentions "{condition}"'
     if dimension == "language":
         return f"a text in {language_name(condition)}"
-    return _DESCRIPTIONS[dimension, condition]
+    return str(_CONDITIONS[dimension][condition]["asked"])
 
 
 def name_of(dimension: str, condition: str) -> str:
@@ -127,14 +82,14 @@ def name_of(dimension: str, condition: str) -> str:
         return f'texts that mention "{condition}"'
     if dimension == "language":
         return f"texts in {language_name(condition)}"
-    return _NAMES[dimension, condition][0]
+    return str(_CONDITIONS[dimension][condition]["name"])
 
 
 def names(dimension: str, condition: str, text: str) -> bool:
     """Whether a sentence speaks of a condition. Of Keyword and Language it must have the word itself."""
     if dimension in ("keyword", "language"):
         return fold_text(condition if dimension == "keyword" else language_name(condition)) in fold_text(text)
-    beginnings = "|".join(map(re.escape, _NAMES[dimension, condition][1].split()))
+    beginnings = "|".join(map(re.escape, _CONDITIONS[dimension][condition]["words"].split()))
     return re.search(rf"\b(?:{beginnings})", text, re.IGNORECASE) is not None
 
 

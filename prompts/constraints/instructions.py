@@ -2,7 +2,7 @@
 
     who asks and what for   contexts.yaml, by kind of text      persona, background; very long: also in other styles
     a reason                wordings.yaml, by family            from medium on, and for each ban
-    the demand              frames below, phrases by family     always, within the first fifty words
+    the demand              contexts.yaml, phrases by family    always, within the first fifty words
     what is not wanted      the same, of the opposite           from long on, and in the style `negation`
     what else there is      contexts.yaml                       very long: what was found so far, or does not matter
 
@@ -28,73 +28,6 @@ LENGTHS: tuple[Length, ...] = get_args(Length)
 STYLES: tuple[Style, ...] = get_args(Style)
 T = TypeVar("T")
 
-_DEMANDS = (
-    "A relevant {noun} must {base}.",
-    "The {noun} should {base}.",
-    "The {noun} has to {base}.",
-    "I need a {noun} that {third}.",
-    "I am looking for a {noun} that {third}.",
-    "I am looking for {noun}s that {plural}.",
-    "Please find a {noun} that {third}.",
-    "Only {noun}s that {plural} are relevant.",
-    "I only want {noun}s that {plural}.",
-    "What I need is a {noun} that {third}.",
-    "I would like to see a {noun} that {third}.",
-    "Show me {noun}s that {plural}.",
-    "Find me a {noun} that {third}.",
-    "Can you find a {noun} that {third}?",
-    "A {noun} counts only if it {third}.",
-    "Limit the results to {noun}s that {plural}.",
-    "Make sure that the {noun} {third}.",
-    "It is important to me that the {noun} {third}.",
-    "I have to find a {noun} that {third}.",
-    "Return {noun}s only if they {plural}.",
-    "The {noun} that I need {third}.",
-    "Give me nothing but {noun}s that {plural}.",
-)
-_FURTHER_DEMANDS = (
-    "The {noun} must also {base}.",
-    "In addition, the {noun} should {base}.",
-    "Besides, the {noun} has to {base}.",
-    "Another condition is that the {noun} {third}.",
-    "It is also important that the {noun} {third}.",
-    "On top of that, the {noun} must {base}.",
-)
-_EXCLUSIONS = (
-    "{Noun}s that {plural} are not relevant.",
-    "A {noun} that {third} is not relevant.",
-    "{Noun}s that {plural} do not help me.",
-    "I cannot use {noun}s that {plural}.",
-    "Please do not return {noun}s that {plural}.",
-    "A {noun} that {third} is of no use to me.",
-    "Leave out {noun}s that {plural}.",
-    "Skip any {noun} that {third}.",
-    "I have no use for {noun}s that {plural}.",
-    "{Noun}s that {plural} do not count.",
-    "{Noun}s that {plural} would only waste my time.",
-)
-_TOUCHED: Mapping[str, tuple[str, ...]] = {
-    "reader": ("formal",),
-    "attribution": ("wrote", "author", "kind of site"),
-    "author": ("wrote", "institute", "published"),
-    "published": ("old", "published", "cited"),
-    "year": ("old",),
-    "date": ("old",),
-    "at_most_words": ("long", "other"),
-    "at_least_words": ("long", "other"),
-    "approach": ("fast", "elegant", "usual"),
-    "comments": ("lines", "variables"),
-    "total": ("phrased", "sentences"),
-    "unknown": ("usual",),
-    "library": ("project", "hosted"),
-    "namespace": ("project", "hosted", "wrote"),
-    "times_sign": ("usual", "laid out"),
-    "joined": ("long", "laid out"),
-    "at_most_steps": ("long", "laid out"),
-    "at_least_steps": ("long", "laid out"),
-    "order_words": ("phrased", "laid out", "sentences"),
-}
-"""Words of the aspects that a family decides, or nearly."""
 CIRCLE = re.compile(
     r"\b(?:class|students?|pupils?|children|child|learners|group|readers?|listeners|audience|visitors|customers|editor|"
     r"teacher|teach|boss|team|colleagues?|son|daughter|grandson|tutor|supervisor|publisher|treasurer|co-author|neighbour|"
@@ -146,20 +79,20 @@ def _variant(rng: Random) -> int:
     return int(rng.random() * 1_000_000)
 
 
-def _demand(rng: Random, constraints: Sequence[Constraint], noun: str, frames: Sequence[str] = _DEMANDS) -> str:
-    return _fill_frame(pick(rng, frames), [c.render(_variant(rng)) for c in constraints], noun, "and")
+def _demand(rng: Random, constraints: Sequence[Constraint], noun: str, frames: str = "demands") -> str:
+    return _fill_frame(pick(rng, _CONTEXTS[frames]), [c.render(_variant(rng)) for c in constraints], noun, "and")
 
 
 def _demands(rng: Random, constraints: Sequence[Constraint], noun: str) -> list[str]:
     """One sentence a constraint."""
     first, *further = constraints
-    return [_demand(rng, [first], noun), *(_demand(rng, [c], noun, _FURTHER_DEMANDS) for c in further)]
+    return [_demand(rng, [first], noun), *(_demand(rng, [c], noun, "further_demands") for c in further)]
 
 
 def _exclusion(rng: Random, constraints: Sequence[Constraint], noun: str) -> str:
     positive_first = sorted(constraints, key=lambda c: not c.negated)  # "state a price or do not", never "do not or"
     opposites = [c.negate().render(_variant(rng), plainly=True) for c in positive_first]
-    return _fill_frame(pick(rng, _EXCLUSIONS), opposites, noun, "or")
+    return _fill_frame(pick(rng, _CONTEXTS["exclusions"]), opposites, noun, "or")
 
 
 def _fill_frame(frame: str, phrases: Sequence[str], noun: str, conjunction: str) -> str:
@@ -187,7 +120,7 @@ def _context(rng: Random, part: str, kind: Kind, constraints: Sequence[Constrain
     if not part:
         return ""
     own = _CONTEXTS[kind]
-    touched = [word for c in constraints for word in _TOUCHED.get(c.family, ())]
+    touched = [word for c in constraints for word in _CONTEXTS["touched"].get(c.family, ())]
     first, second = rng.sample([a for a in own["aspects"] if not any(word in a for word in touched)], 2)
     slots = {name: pick(rng, choices) for name, choices in pick(rng, own["circles"]).items()}
     slots |= {name: pick(rng, _CONTEXTS[name]) for name in ("some", "pages", "gap")}

@@ -89,16 +89,14 @@ def init(
 
 def _write(file: Path, job: dict[str, Any], templates: Path) -> None:
     """Writes the job, and the templates of a recipe of one's own, once the job is known to be accepted."""
-    from foil.cluster.first_job.answers import job_page
-    from foil.cluster.first_job.custom_recipe import TEMPLATES
+    from foil.cluster.first_job.answers import CUSTOM_TEMPLATE, job_page
     from foil.cluster.job import job_of
     from foil.cluster.yaml_page import read_yaml
 
     file.parent.mkdir(parents=True, exist_ok=True)
     if "templates" in job["recipe"]:
         templates.mkdir()
-        for name, text in TEMPLATES.items():
-            (templates / f"{name}.j2").write_text(text, encoding="utf-8")
+        (templates / CUSTOM_TEMPLATE.name).write_bytes(CUSTOM_TEMPLATE.read_bytes())
     text = job_page(job, shlex.quote(str(file)))
     job_of(read_yaml(text, str(file))[0])
     with file.open("x", encoding="utf-8") as page:
