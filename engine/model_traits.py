@@ -15,19 +15,19 @@ _SLOWER = 3.0
 class Patience(Settings):
     """How long a model is given."""
 
-    attempts: int = Field(default=8, ge=1, le=1_000, description="sends of one request that may fail, 429 aside")
+    attempts: int = Field(8, ge=1, le=1_000, description="sends of one request that may fail, 429 aside")
     timeout_s: float | None = Field(
-        default=None,
+        None,
         gt=0,
         le=86_400,
         description="seconds that one send may take in all; none: 120, three times the slowest reply so far, and up to "
         "`deadline_s` where no other send is answered",
     )
     deadline_s: float = Field(
-        default=900.0, gt=0, le=604_800, description="seconds after its first failure in which a request is sent again"
+        900.0, gt=0, le=604_800, description="seconds after its first failure in which a request is sent again"
     )
     outage_s: float = Field(
-        default=300.0, gt=0, le=604_800, description="seconds without an endpoint that answers, until the run stops"
+        300.0, gt=0, le=604_800, description="seconds without an endpoint that answers, until the run stops"
     )
 
     @property

@@ -13,13 +13,11 @@ AttentionDirection = Literal["instruction_queries", "query_queries"]
 class LoraSettings(Settings):
     """Low-rank updates in place of full matrices; the defaults are those of Tevatron, which Promptriever used."""
 
-    rank: int = Field(default=32, ge=1, le=65_536, description="of an update, in columns")
-    alpha: int = Field(default=64, ge=1, le=10**6, description="an update is scaled by alpha / rank")
-    dropout: float = Field(
-        default=0.1, ge=0, lt=1, description="of an update's input; acts where `model.dropout` is on"
-    )
+    rank: int = Field(32, ge=1, le=65_536, description="of an update, in columns")
+    alpha: int = Field(64, ge=1, le=10**6, description="an update is scaled by alpha / rank")
+    dropout: float = Field(0.1, ge=0, lt=1, description="of an update's input; acts where `model.dropout` is on")
     targets: tuple[str, ...] = Field(
-        default=(),
+        (),
         description="last names of linear modules; none = q, k, v, o, up, down and gate projections of a decoder, or "
         "all linear modules of a model that lacks one of these",
     )
@@ -29,49 +27,49 @@ class AttentionSettings(Settings):
     """InF-Embed's cross-attention between instruction and query, encoded apart; see `trainer.model.cross_attention`."""
 
     direction: AttentionDirection = Field(
-        default="instruction_queries", description="whose tokens ask, and are pooled over; the first is eq. 4"
+        "instruction_queries", description="whose tokens ask, and are pooled over; the first is eq. 4"
     )
-    residual: bool = Field(default=True, description="the query's own vector is added")
+    residual: bool = Field(True, description="the query's own vector is added")
 
 
 class LateInteractionSettings(Settings):
     """A vector for each token in place of one a text; see `trainer.model.late_interaction`."""
 
-    dimensions: int = Field(default=96, ge=1, le=65_536, description="of a token's vector")
+    dimensions: int = Field(96, ge=1, le=65_536, description="of a token's vector")
 
 
 class ModelSettings(Settings):
     """What becomes of the base model when it is loaded for training."""
 
     encoders: Literal["shared", "separate"] = Field(
-        default="shared", description="separate = queries and passages each learn their own copy of the base"
+        "shared", description="separate = queries and passages each learn their own copy of the base"
     )
     cross_attention: AttentionSettings | None = Field(
-        default=None, description="none = instruction and query are one text, joined by `train.template`"
+        None, description="none = instruction and query are one text, joined by `train.template`"
     )
     late_interaction: LateInteractionSettings | None = Field(
-        default=None,
+        None,
         description="texts are compared token by token, by MeanMaxSim; `{}` takes the defaults; none = a vector a text",
     )
     pooling: Literal["cls", "mean", "last"] | None = Field(
-        default=None, description="none = the saved model's own; for bare weights mean, or last for a causal decoder"
+        None, description="none = the saved model's own; for bare weights mean, or last for a causal decoder"
     )
     append_eos: bool | None = Field(
-        default=None,
+        None,
         description="end every text with the end-of-text token; none = where pooling is `last` and the tokenizer "
         "appends nothing; kept in the saved tokenizer",
     )
     attention: Literal["eager", "sdpa", "flash_attention_2"] | None = Field(
-        default=None, description="none = what transformers chooses"
+        None, description="none = what transformers chooses"
     )
     gradient_checkpointing: bool = Field(
-        default=False, description="compute activations again in the backward pass instead of keeping them"
+        False, description="compute activations again in the backward pass instead of keeping them"
     )
-    dropout: bool = Field(default=False, description="the base model's own and LoRA's; false = off in training too")
-    lora: LoraSettings | None = Field(default=None, description="none = all weights learn")
-    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto = cuda where there is one")
+    dropout: bool = Field(False, description="the base model's own and LoRA's; false = off in training too")
+    lora: LoraSettings | None = Field(None, description="none = all weights learn")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto = cuda where there is one")
     matryoshka: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = Field(
-        default=(), description="also train so many first dimensions of the vectors to stand alone"
+        (), description="also train so many first dimensions of the vectors to stand alone"
     )
 
 
@@ -96,11 +94,11 @@ class RerankerSettings(Settings):
     """A cross-encoder: one score for a query and passage read together; see `trainer.train.reranker.losses`."""
 
     loss: RankingLoss = Field(
-        default="softmax", description="softmax over the list, or of pairs of its passages: ranknet, margin"
+        "softmax", description="softmax over the list, or of pairs of its passages: ranknet, margin"
     )
-    margin: float = Field(default=1.0, gt=0, le=1_000, description="between relevant and irrelevant, of `loss: margin`")
+    margin: float = Field(1.0, gt=0, le=1_000, description="between relevant and irrelevant, of `loss: margin`")
     other_passages: int = Field(
-        default=4,
+        4,
         ge=0,
         le=1_000,
         description="passages of other topics of the batch that each list has too, as irrelevant ones",

@@ -35,26 +35,26 @@ class EncodeSettings(Settings):
     """How texts are cut and computed."""
 
     max_tokens: int = Field(
-        default=128,
+        128,
         ge=2,
         le=10**6,
         description="longer texts lose their end; a query with an instruction, the end of the query",
     )
     query_tokens: int | None = Field(
-        default=None, ge=2, le=10**6, description="the same for queries with instructions; none = max_tokens"
+        None, ge=2, le=10**6, description="the same for queries with instructions; none = max_tokens"
     )
     shared_prefix: bool = Field(
-        default=True,
+        True,
         description="a causal decoder that takes the last token computes what pairs share at their start once",
     )
     micro_batch_tokens: int | None = Field(
-        default=None,
+        None,
         ge=1,
         le=10**9,
         description="padded tokens that go through the model at once; none = what suits the device",
     )
     precision: Literal["float32", "bfloat16"] = Field(
-        default="bfloat16", description="of the forward pass; vectors are float32"
+        "bfloat16", description="of the forward pass; vectors are float32"
     )
 
 
@@ -62,33 +62,27 @@ class TeacherSettings(Settings):
     """A trained reranker whose scores an embedder learns too; see `trainer.train.loss.teacher`."""
 
     model: Path = Field(description="a reranker that Foil trained, OUT/model of its job")
-    loss: TeacherLoss = Field(default="kl", description="of whole lists, or of differences of scores")
-    weight: float = Field(default=1.0, gt=0, le=1e6, description="of this loss, against 1 for the contrastive one")
+    loss: TeacherLoss = Field("kl", description="of whole lists, or of differences of scores")
+    weight: float = Field(1.0, gt=0, le=1e6, description="of this loss, against 1 for the contrastive one")
 
 
 class LossSettings(Settings):
     """What an anchor is contrasted with, and how; see `trainer.train.loss.losses`."""
 
-    blocks: tuple[Block, ...] = Field(default=("P", "I"), min_length=1, description="what varies: passages, ...")
-    combine: Literal["multivariate", "sum"] = Field(
-        default="multivariate", description="one denominator, or one a block"
-    )
-    positive_counted: Literal["once", "each_block"] = Field(
-        default="once", description="in the multivariate denominator"
-    )
+    blocks: tuple[Block, ...] = Field(("P", "I"), min_length=1, description="what varies: passages, ...")
+    combine: Literal["multivariate", "sum"] = Field("multivariate", description="one denominator, or one a block")
+    positive_counted: Literal["once", "each_block"] = Field("once", description="in the multivariate denominator")
     duplicates: Literal["masked", "kept"] = Field(
-        default="masked", description="kept: one column a row, equal or relevant ones too, as the equations are printed"
+        "masked", description="kept: one column a row, equal or relevant ones too, as the equations are printed"
     )
     instructions: Literal["topic", "batch"] = Field(
-        default="topic",
+        "topic",
         description="instructions that block I (queries that block Q) puts to a query: its topic's or all",
     )
-    instruction_samples: int | None = Field(
-        default=None, ge=1, le=10**6, description="of those of the batch, so many a query"
-    )
-    temperature: float = Field(default=0.05, gt=0, le=1_000, description="cosines are divided by it")
+    instruction_samples: int | None = Field(None, ge=1, le=10**6, description="of those of the batch, so many a query")
+    temperature: float = Field(0.05, gt=0, le=1_000, description="cosines are divided by it")
     teacher: TeacherSettings | None = Field(
-        default=None, description="`{model: OUT/model}`: a reranker whose scores are learnt in addition"
+        None, description="`{model: OUT/model}`: a reranker whose scores are learnt in addition"
     )
 
     @model_validator(mode="after")
@@ -104,19 +98,17 @@ class LossSettings(Settings):
 class ScheduleSettings(Settings):
     """AdamW and its learning rate over the steps."""
 
-    steps: int = Field(default=60, ge=1, le=10**9, description="batches in all")
-    epochs: int | None = Field(default=None, ge=1, le=10**6, description="in place of steps: passes over the topics")
-    topics: int | None = Field(
-        default=None, ge=1, le=10**9, description="train on the first so many topics; all if absent"
-    )
-    topics_per_batch: int = Field(default=24, ge=1, le=10**6, description="over all workers")
-    learning_rate: float = Field(default=1e-4, gt=0, le=100, description="at its peak")
-    warmup_steps: int = Field(default=6, ge=0, le=10**9, description="linear rise from zero")
-    decay: Literal["cosine", "linear"] = Field(default="cosine", description="fall to zero at the last step")
-    weight_decay: float = Field(default=0.01, ge=0, le=1_000, description="AdamW's, on matrices only")
-    clip_norm: float = Field(default=1.0, gt=0, le=1e9, description="norm to which gradients are cut")
-    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="of the order of topics")
-    window_partitions: int = Field(default=32, ge=1, le=CACHED_PARTITIONS, description="partitions shuffled together")
+    steps: int = Field(60, ge=1, le=10**9, description="batches in all")
+    epochs: int | None = Field(None, ge=1, le=10**6, description="in place of steps: passes over the topics")
+    topics: int | None = Field(None, ge=1, le=10**9, description="train on the first so many topics; all if absent")
+    topics_per_batch: int = Field(24, ge=1, le=10**6, description="over all workers")
+    learning_rate: float = Field(1e-4, gt=0, le=100, description="at its peak")
+    warmup_steps: int = Field(6, ge=0, le=10**9, description="linear rise from zero")
+    decay: Literal["cosine", "linear"] = Field("cosine", description="fall to zero at the last step")
+    weight_decay: float = Field(0.01, ge=0, le=1_000, description="AdamW's, on matrices only")
+    clip_norm: float = Field(1.0, gt=0, le=1e9, description="norm to which gradients are cut")
+    seed: int = Field(0, ge=0, le=2**63 - 1, description="of the order of topics")
+    window_partitions: int = Field(32, ge=1, le=CACHED_PARTITIONS, description="partitions shuffled together")
 
     def with_steps_for(self, topic_count: int) -> ScheduleSettings:
         """The same schedule with its epochs over `topic_count` topics turned into steps."""
@@ -132,50 +124,40 @@ class ScheduleSettings(Settings):
 class RetentionSettings(Settings):
     """How the base model's abilities are kept while instructions are learnt."""
 
-    plain_weight: float = Field(
-        default=1.0, ge=0, le=1e6, description="weight of anchors without an instruction, against 1"
-    )
+    plain_weight: float = Field(1.0, ge=0, le=1e6, description="weight of anchors without an instruction, against 1")
     plain_topics: int = Field(
-        default=0,
+        0,
         ge=0,
         le=10**6,
         description="further topics a batch, drawn from all, that bring their bare query and a passage alone",
     )
-    pull_queries: float = Field(default=0.0, ge=0, le=1e6, description="weight of 1 - cos(now, base) over bare queries")
-    pull_passages: float = Field(default=0.0, ge=0, le=1e6, description="weight of 1 - cos(now, base) over passages")
-    frozen_layers: int = Field(
-        default=0, ge=0, le=10_000, description="transformer layers, from the input up, that stay"
-    )
-    frozen_embeddings: bool = Field(default=True, description="token, position and type embeddings stay")
-    blends: tuple[Share, ...] = Field(
-        default=(1.0,), min_length=1, description="shares of trained weights to try on dev"
-    )
+    pull_queries: float = Field(0.0, ge=0, le=1e6, description="weight of 1 - cos(now, base) over bare queries")
+    pull_passages: float = Field(0.0, ge=0, le=1e6, description="weight of 1 - cos(now, base) over passages")
+    frozen_layers: int = Field(0, ge=0, le=10_000, description="transformer layers, from the input up, that stay")
+    frozen_embeddings: bool = Field(True, description="token, position and type embeddings stay")
+    blends: tuple[Share, ...] = Field((1.0,), min_length=1, description="shares of trained weights to try on dev")
     plain_loss_allowed: float = Field(
-        default=1.0,
+        1.0,
         ge=0,
         le=100,
         description="points of dev plain nDCG, and of `outside`, that a blend or the best step may lose",
     )
     drawn_shares: tuple[Share, ...] = Field(
-        default=(0.25, 0.5, 0.75), description="shares that are measured for the drawing alone, where `blends` is one"
+        (0.25, 0.5, 0.75), description="shares that are measured for the drawing alone, where `blends` is one"
     )
 
 
 class ValidationSettings(Settings):
     """What is measured on dev topics while a run goes on, and which step's weights it gives."""
 
-    steps: int = Field(
-        default=0, ge=0, le=10**9, description="steps between two measurements; 0 = only the first and the last"
-    )
-    topics: int = Field(
-        default=200, ge=0, le=10**9, description="dev topics at most, spread evenly; 0 = nothing is measured"
-    )
-    keep: Literal["last", "best"] = Field(default="last", description="of which step the weights are published")
+    steps: int = Field(0, ge=0, le=10**9, description="steps between two measurements; 0 = only the first and the last")
+    topics: int = Field(200, ge=0, le=10**9, description="dev topics at most, spread evenly; 0 = nothing is measured")
+    keep: Literal["last", "best"] = Field("last", description="of which step the weights are published")
     measure: Measure = Field(
-        default="both_views", description="the best step, and blend, has most of it, within `plain_loss_allowed`"
+        "both_views", description="the best step, and blend, has most of it, within `plain_loss_allowed`"
     )
     benchmarks: tuple[BenchmarkSource, ...] = Field(
-        default=(),
+        (),
         description="tasks of others that are measured too; `outside` is the mean of the first measure of each",
     )
 
@@ -191,61 +173,57 @@ class ValidationSettings(Settings):
 class TrainSettings(Settings):
     """One training run; a preset gives the defaults."""
 
-    preset: Preset | None = Field(default=None, description="a published system's choices; see docs/trainers.md")
+    preset: Preset | None = Field(None, description="a published system's choices; see docs/trainers.md")
     base: Path | str | None = Field(
-        default=None, description="directory or hub name of the model to start from; none = packaged MiniLM"
+        None, description="directory or hub name of the model to start from; none = packaged MiniLM"
     )
     model: ModelSettings = ModelSettings()
     reranker: RerankerSettings | None = Field(
-        default=None,
+        None,
         description="train a cross-encoder, `{}` with its defaults: `loss` (softmax, ranknet or margin), `margin` and "
         "`other_passages` (docs/trainers.md); none = an embedder",
     )
-    template: str = Field(
-        default="query_instruction", description="how instruction and query are joined (docs/trainers.md)"
-    )
+    template: str = Field("query_instruction", description="how instruction and query are joined (docs/trainers.md)")
     data: tuple[SourceSettings, ...] = Field(
-        default=(), description="runs to train on, mixed in every batch; none = the job's own `out`, all of it"
+        (), description="runs to train on, mixed in every batch; none = the job's own `out`, all of it"
     )
     mix_temperature: float = Field(
-        default=1.0,
+        1.0,
         ge=1,
         le=1e9,
         description="runs without a `weight` take part by their number of topics to the power of 1 over this",
     )
     split: SplitSettings = SplitSettings()
     protect: tuple[SourceSettings, ...] = Field(
-        default=(), description="runs that give no topics, and whose held-out and dev texts are not trained on either"
+        (), description="runs that give no topics, and whose held-out and dev texts are not trained on either"
     )
     encode: EncodeSettings = EncodeSettings()
     loss: LossSettings = LossSettings()
     distractors: int = Field(
-        default=1, ge=0, le=1_000, description="passages of a topic that none of its intents wants, at most"
+        1, ge=0, le=1_000, description="passages of a topic that none of its intents wants, at most"
     )
-    other_queries: bool = Field(default=False, description="also train on a topic's poisoned queries")
+    other_queries: bool = Field(False, description="also train on a topic's poisoned queries")
     instructions: Instructions = Field(
-        default="given",
+        "given",
         description="what stands in their place: `none`, `repeat`, `generic` or `swap`, Promptriever's controls; all "
         "but `given` leave the instruction negatives out",
     )
     instruction_negatives: bool = Field(
-        default=True, description="keep passages that the bare query wants and no instruction of the topic does"
+        True, description="keep passages that the bare query wants and no instruction of the topic does"
     )
-    bare_queries: bool = Field(default=True, description="also train on the bare query of a topic with instructions")
+    bare_queries: bool = Field(True, description="also train on the bare query of a topic with instructions")
     schedule: ScheduleSettings = ScheduleSettings()
     retention: RetentionSettings = RetentionSettings()
     validation: ValidationSettings = ValidationSettings()
-    gradient_cache: bool = Field(default=False, description="memory of one micro-batch for one more forward pass")
-    checkpoint_steps: int = Field(default=100, ge=1, le=10**9, description="steps between two checkpoints")
+    gradient_cache: bool = Field(False, description="memory of one micro-batch for one more forward pass")
+    checkpoint_steps: int = Field(100, ge=1, le=10**9, description="steps between two checkpoints")
     workers: int = Field(
-        default=0,
+        0,
         ge=0,
         le=1_024,
         description="Ray Train workers, 0 = in this process; of a GPU each where Ray has as many, or by `model.device`",
     )
-    max_failures: int = Field(
-        default=2, ge=-1, le=10**6, description="restarts of the Ray workers; -1 = no end of them"
-    )
+    max_failures: int = Field(2, ge=-1, le=10**6, description="restarts of the Ray workers; -1 = no end of them")
 
     @model_validator(mode="after")
     def _weights_are_all_or_none(self) -> TrainSettings:
@@ -300,9 +278,9 @@ class EvaluateSettings(Settings):
 
     encode: EncodeSettings = EncodeSettings(max_tokens=256)
     measures: tuple[str, ...] = Field(
-        default=TOPIC_MEASURES, min_length=1, description="of topics; with a cutoff as in plain_ndcg@20"
+        TOPIC_MEASURES, min_length=1, description="of topics; with a cutoff as in plain_ndcg@20"
     )
-    resamples: int = Field(default=2000, ge=100, le=10**6, description="of the paired bootstrap")
+    resamples: int = Field(2000, ge=100, le=10**6, description="of the paired bootstrap")
 
     @model_validator(mode="before")
     @classmethod

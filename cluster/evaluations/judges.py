@@ -35,10 +35,10 @@ from foil.validators.judges.panel import JudgeSettings
 class CalibrateSettings(Settings):
     """Which pairs of a benchmark are asked, and which error thresholds are for."""
 
-    least_grade: int = Field(default=1, ge=1, le=100, description="the grade from which on a document is relevant")
-    per_query: int = Field(default=1, ge=1, le=1_000, description="documents of either kind for each query")
-    most: int = Field(default=200, ge=2, le=10**6, description="pairs in all")
-    error: float = Field(default=0.1, gt=0, lt=1, description="the share of wrong labels that thresholds are for")
+    least_grade: int = Field(1, ge=1, le=100, description="the grade from which on a document is relevant")
+    per_query: int = Field(1, ge=1, le=1_000, description="documents of either kind for each query")
+    most: int = Field(200, ge=2, le=10**6, description="pairs in all")
+    error: float = Field(0.1, gt=0, lt=1, description="the share of wrong labels that thresholds are for")
 
 
 def measure_judges(

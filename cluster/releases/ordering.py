@@ -36,9 +36,9 @@ class ExportSettings(Settings):
 
     split: SplitSettings = SplitSettings()
     protect: tuple[SourceSettings, ...] = Field(
-        default=(), description="runs whose held-out and dev texts stay out of training too"
+        (), description="runs whose held-out and dev texts stay out of training too"
     )
-    template: str = Field(default="query_instruction", description="how instruction and query become one text")
+    template: str = Field("query_instruction", description="how instruction and query become one text")
 
 
 def export_settings(overrides: Sequence[str], job_file: Path | None) -> ExportSettings:

@@ -51,20 +51,20 @@ class DocumentsSettings(CorpusSettings):
     """The folder, and how it is cut into passages."""
 
     kind: Literal["documents"] = "documents"
-    licence: str = Field(default="unknown", description="Licence of the texts.")
-    redistributable: bool = Field(default=False, description="Whether the texts may be passed on to others.")
+    licence: str = Field("unknown", description="Licence of the texts.")
+    redistributable: bool = Field(False, description="Whether the texts may be passed on to others.")
     on_error: Literal["refuse", "skip"] = Field(
-        default="skip", description="What happens at a file that cannot be read: the run ends, or Foil counts it."
+        "skip", description="What happens at a file that cannot be read: the run ends, or Foil counts it."
     )
-    max_row_bytes: int = Field(default=64 << 20, ge=1, le=2**30, description="Bytes that one file may have.")
+    max_row_bytes: int = Field(64 << 20, ge=1, le=2**30, description="Bytes that one file may have.")
     path: Path = Field(description=f"A folder, or one file; names end in {', '.join(ENDINGS)}.")
-    passage_words: int = Field(default=150, ge=20, le=5_000, description="Words of a passage, about.")
-    least_words: int = Field(default=20, ge=1, le=5_000, description="A passage with fewer words is left out.")
+    passage_words: int = Field(150, ge=20, le=5_000, description="Words of a passage, about.")
+    least_words: int = Field(20, ge=1, le=5_000, description="A passage with fewer words is left out.")
     similarity: float = Field(
-        default=0.8, ge=0.5, le=1, description="Jaccard similarity of 3-word shingles at which a passage is left out."
+        0.8, ge=0.5, le=1, description="Jaccard similarity of 3-word shingles at which a passage is left out."
     )
     queries: QueryShares = Field(default_factory=QueryShares, description="What the queries are for, in shares.")
-    together: int = Field(default=2, ge=2, le=5, description="Passages of a query for several.")
+    together: int = Field(2, ge=2, le=5, description="Passages of a query for several.")
 
     def asks(self) -> tuple[str, ...]:
         return ("instruction_writer",)

@@ -44,7 +44,7 @@ class StoredTopicsSettings(Settings):
 
     kind: Literal["stored"] = "stored"
     out: Path = Field(description="the `out` folder of the run whose rows are the seeds")
-    snapshot: str | None = Field(default=None, description="a snapshot of it; without, what is committed now")
+    snapshot: str | None = Field(None, description="a snapshot of it; without, what is committed now")
 
     def identity(self) -> dict[str, Any]:
         """The digest of the rows: a run that grew is another corpus, one that was moved is not."""
@@ -148,7 +148,7 @@ class RunSettings(Settings):
 
     kind: Literal["run"] = "run"
     out: Path = Field(description="the `out` folder of the run whose topics are the seeds")
-    snapshot: str | None = Field(default=None, description="a snapshot of it; without, what is committed now")
+    snapshot: str | None = Field(None, description="a snapshot of it; without, what is committed now")
 
     def identity(self) -> dict[str, Any]:
         """The settings and the digest of the rows they name: a run that grew is another corpus."""

@@ -20,11 +20,11 @@ class SourceSettings(Settings):
     """One run to train on, and which of its accepted topics."""
 
     run: Path = Field(description="folder of a run")
-    snapshot: str | None = Field(default=None, description="its name; none = what is committed now, which gets a name")
-    where: str = Field(default="", description="SQL condition on the view `topics`, such as `corpus = 'leetcode'`")
-    recipes: tuple[str, ...] = Field(default=(), description="only topics of these recipes")
+    snapshot: str | None = Field(None, description="its name; none = what is committed now, which gets a name")
+    where: str = Field("", description="SQL condition on the view `topics`, such as `corpus = 'leetcode'`")
+    recipes: tuple[str, ...] = Field((), description="only topics of these recipes")
     weight: float | None = Field(
-        default=None, gt=0, le=1e9, description="part of every batch, against the others'; none = by number of topics"
+        None, gt=0, le=1e9, description="part of every batch, against the others'; none = by number of topics"
     )
 
 

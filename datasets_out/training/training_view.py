@@ -54,12 +54,8 @@ CACHED_PARTITIONS = 64
 class SplitSettings(Settings):
     """Which seeds are kept from training."""
 
-    heldout_share: float = Field(
-        default=HELDOUT_SHARE, ge=0, lt=1, description="share of all seeds that only evaluation sees"
-    )
-    dev_share: float = Field(
-        default=DEV_SHARE, ge=0, lt=1, description="share of the other seeds on which training may choose"
-    )
+    heldout_share: float = Field(HELDOUT_SHARE, ge=0, lt=1, description="share of all seeds that only evaluation sees")
+    dev_share: float = Field(DEV_SHARE, ge=0, lt=1, description="share of the other seeds on which training may choose")
 
     def split_of(self, seed_id: str) -> Split:
         if split_of(seed_id, self.heldout_share) == "heldout":

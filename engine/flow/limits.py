@@ -10,34 +10,34 @@ from foil.engine.settings import Settings
 class BudgetSettings(Settings):
     """What a run may spend in all, over every resume. An amount is reserved before its request is sent."""
 
-    calls: int | None = Field(default=None, ge=1, le=10**12, description="requests that models answer")
-    tokens: int | None = Field(default=None, ge=1, le=10**15, description="prompt and completion tokens together")
-    usd: float | None = Field(default=None, gt=0, le=1e9, description="US dollars")
+    calls: int | None = Field(None, ge=1, le=10**12, description="requests that models answer")
+    tokens: int | None = Field(None, ge=1, le=10**15, description="prompt and completion tokens together")
+    usd: float | None = Field(None, gt=0, le=1e9, description="US dollars")
 
 
 class BreakerSettings(Settings):
     """When a run stops by itself with exit code 13, because what goes on would only cost. They decide no row."""
 
     share: float = Field(
-        default=0.5, gt=0, le=1, description="stop when more than this share of the last seeds failed; 1 never stops"
+        0.5, gt=0, le=1, description="stop when more than this share of the last seeds failed; 1 never stops"
     )
-    last: int = Field(default=500, ge=1, le=10**6, description="the last seeds that `share` is taken of")
-    at_least: int = Field(default=100, ge=1, le=10**6, description="seeds that must have ended before `share` counts")
+    last: int = Field(500, ge=1, le=10**6, description="the last seeds that `share` is taken of")
+    at_least: int = Field(100, ge=1, le=10**6, description="seeds that must have ended before `share` counts")
     usd_per_hour: float | None = Field(
-        default=None,
+        None,
         gt=0,
         le=1e9,
         description="US dollars that a session may spend within any hour; no limit if absent",
     )
     accepted_share: float = Field(
-        default=0.02,
+        0.02,
         ge=0,
         lt=1,
         description="stop when surely (99.9 %) less than this share of the last seeds that asked a model was accepted; "
         "0 never stops",
     )
     accepted_tokens: int | None = Field(
-        default=None,
+        None,
         ge=1,
         le=10**12,
         description="tokens that an accepted topic may take, over the last seeds that asked; no limit if absent",
@@ -54,28 +54,26 @@ class Limits(Settings):
     """How many seeds a run takes, how it cuts them, and when it stops."""
 
     seeds: int | None = Field(
-        default=None, ge=1, le=10**9, description="take this many seeds of the corpus; all of them if absent"
+        None, ge=1, le=10**9, description="take this many seeds of the corpus; all of them if absent"
     )
     partition_seeds: int = Field(
-        default=256, ge=1, le=100_000, description="seeds in a partition, the unit of commit and of resume"
+        256, ge=1, le=100_000, description="seeds in a partition, the unit of commit and of resume"
     )
     accept: int | None = Field(
-        default=None, ge=1, le=10**9, description="stop after the partition that brings the accepted topics here"
+        None, ge=1, le=10**9, description="stop after the partition that brings the accepted topics here"
     )
-    budget: BudgetSettings = Field(
-        default=BudgetSettings(), description="what the run may spend; without limit if absent"
-    )
-    breakers: BreakerSettings = Field(default=BreakerSettings(), description="when the run stops by itself")
+    budget: BudgetSettings = Field(BudgetSettings(), description="what the run may spend; without limit if absent")
+    breakers: BreakerSettings = Field(BreakerSettings(), description="when the run stops by itself")
 
 
 class ReplySettings(Settings):
     """What is done about a reply that cannot be read, or that a check of the recipe refuses."""
 
     corrections: int = Field(
-        default=2, ge=0, le=8, description="further turns in which the model reads what is wrong and answers anew"
+        2, ge=0, le=8, description="further turns in which the model reads what is wrong and answers anew"
     )
     candidates: int = Field(
-        default=3,
+        3,
         ge=0,
         le=64,
         description="answers then drawn anew, by one request if the endpoint can; the first that passes",
@@ -98,68 +96,66 @@ class WorkerRange(Settings):
 class RuntimeSettings(Settings):
     """Where the flow runs. `local` with no workers runs in this process, which cannot outlive a crashing validator."""
 
-    kind: Literal["local", "ray"] = Field(
-        default="local", description="processes of this machine, or actors of a Ray cluster"
-    )
-    window: int = Field(default=16, ge=1, le=100_000, description="seeds in flight in each worker")
+    kind: Literal["local", "ray"] = Field("local", description="processes of this machine, or actors of a Ray cluster")
+    window: int = Field(16, ge=1, le=100_000, description="seeds in flight in each worker")
     workers: Annotated[int, Field(ge=0, le=10_000)] | WorkerRange = Field(
-        default=0, description="worker processes, or {min: M, max: N}; 0 runs in this process"
+        0, description="worker processes, or {min: M, max: N}; 0 runs in this process"
     )
     start_timeout_s: float = Field(
-        default=600.0,
+        600.0,
         gt=0,
         le=86_400,
         description="seconds that a worker may take to be placed and to build its parts; then it is asked for again",
     )
     readers: int = Field(
-        default=1,
+        1,
         ge=1,
         le=256,
         description="processes that make seeds of the rows of a corpus; other corpora are read by one",
     )
     seeds_ahead_mb: int = Field(
-        default=64,
+        64,
         ge=1,
         le=65_536,
         description="MiB of seeds that are read ahead of worker processes and lie in `out/spool` for them",
     )
     stall_s: float = Field(
-        default=120.0,
+        120.0,
         gt=0,
         le=86_400,
         description="seconds without a reply or commit after which the progress says what the run waits for",
     )
     seed_timeout_s: float = Field(
-        default=600.0,
+        600.0,
         gt=0,
         le=604_800,
         description="seconds that one seed may take, waits for models aside; then it fails",
     )
     drain_s: float = Field(
-        default=8.0,
+        8.0,
         ge=0,
         le=86_400,
         description="seconds that seeds in flight may still take after SIGINT, SIGTERM or SIGHUP",
     )
     worker_gpus: float = Field(
-        default=0.0,
+        0.0,
         ge=0,
         le=1_024,
         description="GPUs that a Ray worker claims; for local_vllm its tensor x pipeline parallel size",
     )
     worker_memory_mb: int = Field(
-        default=0,
+        0,
         ge=0,
         le=2**24,
         description="MiB of address space a worker may add to what its parts hold; 0 sets no limit",
     )
     metrics_port: int = Field(
-        default=0, ge=0, le=65_535, description="port where a local run serves metrics to Prometheus; 0 serves none"
+        0, ge=0, le=65_535, description="port where a local run serves metrics to Prometheus; 0 serves none"
     )
     metrics_host: str = Field(
-        default="127.0.0.1", description="address that metrics are served at; 0.0.0.0 shows them to the network"
+        "127.0.0.1", description="address that metrics are served at; 0.0.0.0 shows them to the network"
     )
-    log_format: Literal["text", "json"] = Field(default="text", description="what the lines on stderr are")
+    log_format: Literal["text", "json"] = Field("text", description="what the lines on stderr are")
     ray_address: str = Field(
         "", description="a running cluster; else RAY_ADDRESS, else a Ray of our own on this machine"
     )

@@ -29,9 +29,9 @@ class EndpointSettings(Settings):
     """One URL of a model."""
 
     url: str = Field(description="up to and with /v1")
-    api_key: SecretSource = Field(default="", description="${NAME} of an environment variable, or file:PATH")
-    weight: float = Field(default=1.0, gt=0, le=1e6, description="its share of the load, against the others")
-    allow_http: bool = Field(default=False, description="send the key over plain http to another machine")
+    api_key: SecretSource = Field("", description="${NAME} of an environment variable, or file:PATH")
+    weight: float = Field(1.0, gt=0, le=1e6, description="its share of the load, against the others")
+    allow_http: bool = Field(False, description="send the key over plain http to another machine")
 
     @model_validator(mode="after")
     def _safe(self) -> Self:
@@ -46,12 +46,10 @@ class EndpointSettings(Settings):
 class BatchSettings(Settings):
     """How requests are gathered under `mode: batch`. A batch holds what is in flight: raise `runtime.window`."""
 
-    linger_s: float = Field(
-        default=5.0, ge=0, le=86_400, description="seconds without a new request until a batch is sent"
-    )
-    poll_s: float = Field(default=30.0, gt=0, le=86_400, description="seconds between two looks at a batch")
-    most_requests: int = Field(default=50_000, ge=1, le=50_000, description="requests in a batch")
-    most_bytes: int = Field(default=190_000_000, ge=1_000, le=200_000_000, description="bytes of a batch's file")
+    linger_s: float = Field(5.0, ge=0, le=86_400, description="seconds without a new request until a batch is sent")
+    poll_s: float = Field(30.0, gt=0, le=86_400, description="seconds between two looks at a batch")
+    most_requests: int = Field(50_000, ge=1, le=50_000, description="requests in a batch")
+    most_bytes: int = Field(190_000_000, ge=1_000, le=200_000_000, description="bytes of a batch's file")
 
 
 class HostedSettings(Settings):
@@ -59,31 +57,27 @@ class HostedSettings(Settings):
 
     kind: Literal["hosted"] = "hosted"
     model: str = Field(min_length=1, description="the model's name at the endpoint")
-    url: str = Field(default="", description="the endpoint, up to and with /v1; or `endpoints`")
-    api_key: SecretSource = Field(default="", description="${NAME} of an environment variable, or file:PATH")
-    allow_http: bool = Field(default=False, description="send the key over plain http to another machine")
-    endpoints: tuple[EndpointSettings, ...] = Field(default=(), description="several that serve the same model")
-    mode: Literal["live", "batch"] = Field(default="live", description="batch: the Batch API, cheaper, within a day")
+    url: str = Field("", description="the endpoint, up to and with /v1; or `endpoints`")
+    api_key: SecretSource = Field("", description="${NAME} of an environment variable, or file:PATH")
+    allow_http: bool = Field(False, description="send the key over plain http to another machine")
+    endpoints: tuple[EndpointSettings, ...] = Field((), description="several that serve the same model")
+    mode: Literal["live", "batch"] = Field("live", description="batch: the Batch API, cheaper, within a day")
     batch: BatchSettings = BatchSettings()
     structured: Literal["auto", Structured] = Field(
-        default="auto", description="how a reply's JSON is asked for; auto chooses by what it sees (docs/models.md)"
+        "auto", description="how a reply's JSON is asked for; auto chooses by what it sees (docs/models.md)"
     )
     params: Params = Params()
     price: Price = Price()
     most_reply_bytes: int = Field(
-        default=4 << 20, ge=1024, le=256 << 20, description="bytes of a reply, decoded, that are read; more fails"
+        4 << 20, ge=1024, le=256 << 20, description="bytes of a reply, decoded, that are read; more fails"
     )
     rpm: float | None = Field(
-        default=None, ge=0.001, le=1e9, description="requests a minute, for each endpoint, over all workers"
+        None, ge=0.001, le=1e9, description="requests a minute, for each endpoint, over all workers"
     )
-    tpm: float | None = Field(
-        default=None, ge=1, le=1e12, description="tokens a minute, for each endpoint, over all workers"
-    )
-    max_concurrency: int = Field(
-        default=256, ge=2, le=100_000, description="most requests in flight at an endpoint, a worker"
-    )
+    tpm: float | None = Field(None, ge=1, le=1e12, description="tokens a minute, for each endpoint, over all workers")
+    max_concurrency: int = Field(256, ge=2, le=100_000, description="most requests in flight at an endpoint, a worker")
     client: Literal["auto", "openai", "aiohttp"] = Field(
-        default="auto",
+        "auto",
         description="what sends a request for a reply; auto: the openai client while fewer than 64 are in flight, "
         "then aiohttp, which takes a third of the CPU",
     )

@@ -73,20 +73,20 @@ class Params(Settings):
     """Sampling parameters, in the words of the OpenAI chat API. They enter the id of every request."""
 
     temperature: float | None = Field(
-        default=None, ge=0, le=100, description="none: as the task asks, 0.7 to 1 to write and 0 to judge"
+        None, ge=0, le=100, description="none: as the task asks, 0.7 to 1 to write and 0 to judge"
     )
-    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_p: float | None = Field(None, gt=0, le=1)
     max_tokens: int | None = Field(
-        default=None, ge=1, le=10**7,
+        None, ge=1, le=10**7,
         description="tokens of one choice; a longer reply is cut, and corrected. none: as many as the task needs",
     )  # fmt: skip
-    n: int = Field(default=1, ge=1, le=1_024, description="1: `replies.candidates` draws several answers")
-    seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)
+    n: int = Field(1, ge=1, le=1_024, description="1: `replies.candidates` draws several answers")
+    seed: int | None = Field(None, ge=-(2**63), le=2**63 - 1)
     stop: tuple[str, ...] = ()
-    logprobs: bool = Field(default=False, description="false: judges ask for them themselves")
-    top_logprobs: int | None = Field(default=None, ge=0, le=1_000, description="none, as `logprobs`")
+    logprobs: bool = Field(False, description="false: judges ask for them themselves")
+    top_logprobs: int | None = Field(None, ge=0, le=1_000, description="none, as `logprobs`")
     reasoning_effort: str | None = None
-    extra: PassedOn = Field(default={}, description="further fields of the request's body, passed as they are")
+    extra: PassedOn = Field({}, description="further fields of the request's body, passed as they are")
 
     @model_validator(mode="after")
     def _check_read(self) -> Self:
@@ -105,9 +105,9 @@ class Params(Settings):
 class Price(Settings):
     """US dollars for a million tokens. `cached` prompt tokens cost as others where no price is given for them."""
 
-    prompt: float = Field(default=0.0, ge=0, le=1e6)
-    completion: float = Field(default=0.0, ge=0, le=1e6)
-    cached: float | None = Field(default=None, ge=0, le=1e6)
+    prompt: float = Field(0.0, ge=0, le=1e6)
+    completion: float = Field(0.0, ge=0, le=1e6)
+    cached: float | None = Field(None, ge=0, le=1e6)
 
     def of(self, prompt_tokens: float, completion_tokens: float, cached_tokens: float = 0) -> float:
         """What these tokens cost; `cached_tokens` are among the prompt's."""

@@ -22,11 +22,11 @@ class BeirSettings(JudgedSettings):
     """Where a BEIR data set lies, and which split is read."""
 
     kind: Literal["beir"] = "beir"
-    corpus: str = Field(default="beir", min_length=1, description="Name of the corpus.")
-    licence: str = Field(default="unknown", description="Licence of the texts.")
-    redistributable: bool = Field(default=False, description="Whether the texts may be passed on to others.")
+    corpus: str = Field("beir", min_length=1, description="Name of the corpus.")
+    licence: str = Field("unknown", description="Licence of the texts.")
+    redistributable: bool = Field(False, description="Whether the texts may be passed on to others.")
     path: Path = Field(description="Folder with corpus, queries and qrels.")
-    split: str = Field(default="train", min_length=1, description="The qrels file that is read: qrels/SPLIT.tsv.")
+    split: str = Field("train", min_length=1, description="The qrels file that is read: qrels/SPLIT.tsv.")
 
 
 class BeirReader(JudgedReader[BeirSettings]):

@@ -43,21 +43,21 @@ class CorpusSettings(Settings):
     licence: str = Field(description="Licence of the texts, stored with every topic.")
     redistributable: bool = Field(description="Whether the texts may be passed on to others.")
     on_error: Literal["refuse", "skip"] = Field(
-        default="refuse", description="What happens at a bad record: the run ends, or Foil skips and counts it."
+        "refuse", description="What happens at a bad record: the run ends, or Foil skips and counts it."
     )
     negatives: int = Field(
-        default=5,
+        5,
         ge=0,
         le=1_000,
         description="Negatives that a seed has at least: those of the corpus, then BM25's nearest.",
     )
     pool_passages: int = Field(
-        default=100_000,
+        100_000,
         ge=1,
         le=10**8,
         description="Passages of the corpus, sampled evenly, among which BM25 looks for negatives.",
     )
-    max_row_bytes: int = Field(default=8 << 20, ge=1, le=2**30, description="Bytes that one decoded record may have.")
+    max_row_bytes: int = Field(8 << 20, ge=1, le=2**30, description="Bytes that one decoded record may have.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,13 +41,13 @@ class JudgedSettings(CorpusSettings):
     """What the settings of test collections share."""
 
     relevant_from: int = Field(
-        default=1,
+        1,
         ge=1,
         le=1_000,
         description="The lowest grade that counts as relevant; documents with a lower grade above 0 are not used.",
     )
     judged: int = Field(
-        default=10,
+        10,
         ge=1,
         le=10_000,
         description="Relevant documents that a seed takes at most, best grade first; also the most non-relevant ones.",

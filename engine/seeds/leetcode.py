@@ -29,11 +29,11 @@ class LeetcodeSettings(CorpusSettings):
     """The files of problems and solutions."""
 
     kind: Literal["leetcode"] = "leetcode"
-    corpus: str = Field(default="leetcode", min_length=1, description="Name of the corpus.")
+    corpus: str = Field("leetcode", min_length=1, description="Name of the corpus.")
     licence: str = Field(
-        default="LeetCode statements: terms of service; texts may not be passed on", description="Licence of the texts."
+        "LeetCode statements: terms of service; texts may not be passed on", description="Licence of the texts."
     )
-    redistributable: bool = Field(default=False, description="Whether the texts may be passed on to others.")
+    redistributable: bool = Field(False, description="Whether the texts may be passed on to others.")
     path: Path = Field(description="File or folder of problems: jsonl, JSON array or Parquet.")
 
 

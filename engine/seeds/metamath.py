@@ -35,9 +35,9 @@ class MetamathSettings(CorpusSettings):
     """The files of the rows."""
 
     kind: Literal["metamath"] = "metamath"
-    corpus: str = Field(default="metamath", min_length=1, description="Name of the corpus.")
-    licence: str = Field(default="MIT", description="Licence of the texts.")
-    redistributable: bool = Field(default=True, description="Whether the texts may be passed on to others.")
+    corpus: str = Field("metamath", min_length=1, description="Name of the corpus.")
+    licence: str = Field("MIT", description="Licence of the texts.")
+    redistributable: bool = Field(True, description="Whether the texts may be passed on to others.")
     path: Path = Field(description="File or folder of rows: jsonl, JSON array or Parquet.")
 
 

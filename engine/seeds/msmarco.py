@@ -46,14 +46,14 @@ class MsmarcoSettings(JudgedSettings):
     """Either `path` (rows), or `collection`, `queries` and `qrels` together."""
 
     kind: Literal["msmarco"] = "msmarco"
-    corpus: str = Field(default="msmarco", min_length=1, description="Name of the corpus.")
-    licence: str = Field(default="MS MARCO: non-commercial research purposes only", description="Licence of the texts.")
-    redistributable: bool = Field(default=False, description="Whether the texts may be passed on to others.")
-    mend_encoding: bool = Field(default=True, description="Mend characters that were read in a wrong encoding.")
-    path: Path | None = Field(default=None, description="File or folder of rows: jsonl, JSON array or Parquet.")
-    collection: Path | None = Field(default=None, description="Passages, one a line: id, tab, text.")
-    queries: Path | None = Field(default=None, description="Queries, one a line: id, tab, text.")
-    qrels: Paths = Field(default=(), description="Files of relevance judgments.")
+    corpus: str = Field("msmarco", min_length=1, description="Name of the corpus.")
+    licence: str = Field("MS MARCO: non-commercial research purposes only", description="Licence of the texts.")
+    redistributable: bool = Field(False, description="Whether the texts may be passed on to others.")
+    mend_encoding: bool = Field(True, description="Mend characters that were read in a wrong encoding.")
+    path: Path | None = Field(None, description="File or folder of rows: jsonl, JSON array or Parquet.")
+    collection: Path | None = Field(None, description="Passages, one a line: id, tab, text.")
+    queries: Path | None = Field(None, description="Queries, one a line: id, tab, text.")
+    qrels: Paths = Field((), description="Files of relevance judgments.")
 
     @model_validator(mode="after")
     def _require_one_form(self) -> Self:

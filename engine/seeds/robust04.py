@@ -25,23 +25,23 @@ class Robust04Settings(JudgedSettings):
     """The files of a TREC collection, and what of them is used."""
 
     kind: Literal["robust04"] = "robust04"
-    corpus: str = Field(default="robust04", min_length=1, description="Name of the corpus.")
+    corpus: str = Field("robust04", min_length=1, description="Name of the corpus.")
     licence: str = Field(
-        default="TREC disks 4 and 5: NIST agreement; texts may not be passed on", description="Licence of the texts."
+        "TREC disks 4 and 5: NIST agreement; texts may not be passed on", description="Licence of the texts."
     )
-    redistributable: bool = Field(default=False, description="Whether the texts may be passed on to others.")
+    redistributable: bool = Field(False, description="Whether the texts may be passed on to others.")
     topics: Path = Field(description="File of topics.")
     qrels: Paths = Field(min_length=1, description="Files of relevance judgments.")
     documents: Path = Field(description="File, folder or tar archive of documents, plain, .gz or .Z.")
     query: Literal["title", "description"] = Field(
-        default="title", description="The part of the topic that is the query; if a topic lacks it, the other one."
+        "title", description="The part of the topic that is the query; if a topic lacks it, the other one."
     )
     topic_ids: Literal["number", "position"] = Field(
-        default="number",
+        "number",
         description="Whether the qrels name a topic by its <num> or by its position in the file (Cranfield), from 1.",
     )
     max_words: int | None = Field(
-        default=None, ge=1, le=10**6, description="Words after which a passage is cut; by default none is cut."
+        None, ge=1, le=10**6, description="Words after which a passage is cut; by default none is cut."
     )
 
 

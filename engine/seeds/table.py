@@ -29,8 +29,8 @@ class Columns(Settings):
 
     query: str = Field(description="Column of the query.")
     positives: str = Field(description="Column of the relevant passages.")
-    id: str = Field(default="", description="Column of the query's id; if empty, rows are named by file and line.")
-    negatives: str = Field(default="", description="Column of the non-relevant passages; empty if there is none.")
+    id: str = Field("", description="Column of the query's id; if empty, rows are named by file and line.")
+    negatives: str = Field("", description="Column of the non-relevant passages; empty if there is none.")
     attributes: dict[str, str] = Field(default_factory=dict, description="Attributes of the seed: name -> column.")
 
 
@@ -38,8 +38,8 @@ class TableSettings(CorpusSettings):
     """The files of the table, and what its columns mean."""
 
     kind: Literal["table"] = "table"
-    licence: str = Field(default="unknown", description="Licence of the texts.")
-    redistributable: bool = Field(default=False, description="Whether the texts may be passed on to others.")
+    licence: str = Field("unknown", description="Licence of the texts.")
+    redistributable: bool = Field(False, description="Whether the texts may be passed on to others.")
     path: Path = Field(description="File or folder of rows: jsonl, JSON array, Parquet, CSV, or TSV without quoting.")
     columns: Columns = Field(description="The column of each part of a seed.")
 

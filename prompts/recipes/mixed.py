@@ -21,10 +21,8 @@ class RecipePart(Settings):
     """One recipe of several, and which seeds it gets."""
 
     recipe: SerializeAsAny[Settings]
-    share: float = Field(
-        default=1.0, gt=0, le=1e6, description="of the seeds that it takes, against the others' shares"
-    )
-    corpora: tuple[str, ...] = Field(default=(), description="it takes the seeds of these corpora; none = of all")
+    share: float = Field(1.0, gt=0, le=1e6, description="of the seeds that it takes, against the others' shares")
+    corpora: tuple[str, ...] = Field((), description="it takes the seeds of these corpora; none = of all")
 
     def takes(self, seed: Seed) -> bool:
         """Whether the seed's corpus is one of its own."""

@@ -39,26 +39,22 @@ class VerifiableSettings(Settings):
 
     kind: Literal["verifiable"] = "verifiable"
     dual_share: float = Field(
-        default=0.9, ge=0, le=1, description="how often the other view has a demand of its own, instead of the opposite"
+        0.9, ge=0, le=1, description="how often the other view has a demand of its own, instead of the opposite"
     )
-    denied_share: float = Field(
-        default=0.1, ge=0, le=1, description="how often instructions say what must not be there"
-    )
+    denied_share: float = Field(0.1, ge=0, le=1, description="how often instructions say what must not be there")
     constraint_weights: tuple[Weight, Weight, Weight] = Field(
-        default=(5.0, 3.5, 1.5),
+        (5.0, 3.5, 1.5),
         description="how often an instruction has one, two, three constraints, relative to each other",
     )
     length_weights: tuple[Weight, Weight, Weight, Weight] = Field(
-        default=(1.0, 1.0, 1.0, 1.0), description="how often short, medium, long, very long, relative to each other"
+        (1.0, 1.0, 1.0, 1.0), description="how often short, medium, long, very long, relative to each other"
     )
     family_weights: Mapping[str, Weight] = Field(
-        default={}, description="overrides of how soon a constraint family is tried; 0 leaves a family out"
+        {}, description="overrides of how soon a constraint family is tried; 0 leaves a family out"
     )
-    view_chars: int = Field(
-        default=800, ge=200, le=6000, description="characters of an edited view, about four a word piece"
-    )
+    view_chars: int = Field(800, ge=200, le=6000, description="characters of an edited view, about four a word piece")
     negatives: int = Field(
-        default=3, ge=0, le=1_000, description="seed negatives kept in the topic; twice as many are looked at"
+        3, ge=0, le=1_000, description="seed negatives kept in the topic; twice as many are looked at"
     )
 
     @field_validator("constraint_weights", "length_weights")

@@ -87,8 +87,8 @@ class PiiSettings(Settings):
     """What is looked for, and what becomes of a topic that has it."""
 
     kind: Literal["pii"] = "pii"
-    look_for: tuple[Kind, ...] = Field(default=get_args(Kind), min_length=1, description="what is looked for")
-    reject: bool = Field(default=False, description="reject such topics instead of marking them")
+    look_for: tuple[Kind, ...] = Field(get_args(Kind), min_length=1, description="what is looked for")
+    reject: bool = Field(False, description="reject such topics instead of marking them")
 
 
 class PiiCheck(TopicCheck[PiiSettings]):

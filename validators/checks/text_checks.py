@@ -23,7 +23,7 @@ class RefusalSettings(Settings):
     """What becomes of a topic with such a text."""
 
     kind: Literal["refusal"] = "refusal"
-    reject: bool = Field(default=True, description="reject such topics; false marks them")
+    reject: bool = Field(True, description="reject such topics; false marks them")
 
 
 class RefusalCheck(TopicCheck[RefusalSettings]):
@@ -74,12 +74,10 @@ class LanguageSettings(Settings):
     """Which languages are expected, and when a text is surely in another."""
 
     kind: Literal["language"] = "language"
-    expected: tuple[str, ...] = Field(
-        default=("en",), min_length=1, description="ISO 639 codes of the wanted languages"
-    )
-    probability: float = Field(default=0.95, gt=0, le=1, description="from which on another language is believed")
-    least_letters: int = Field(default=40, ge=1, le=10**6, description="letters that a text needs to be looked at")
-    reject: bool = Field(default=False, description="reject such topics instead of marking them")
+    expected: tuple[str, ...] = Field(("en",), min_length=1, description="ISO 639 codes of the wanted languages")
+    probability: float = Field(0.95, gt=0, le=1, description="from which on another language is believed")
+    least_letters: int = Field(40, ge=1, le=10**6, description="letters that a text needs to be looked at")
+    reject: bool = Field(False, description="reject such topics instead of marking them")
 
 
 class LanguageCheck(TopicCheck[LanguageSettings]):

@@ -44,11 +44,9 @@ _UNAMBIGUOUS = ("mentions", "names", "number", "year")
 class CanarySettings(Settings):
     """How many of a judge's calls are canaries, and how many it may get wrong."""
 
-    share: float = Field(default=0.015, ge=0, le=0.5, description="share of a judge's calls that are canaries")
-    threshold: float = Field(
-        default=0.75, gt=0, lt=1, description="share of right answers under which a judge stops the run"
-    )
-    at_least: int = Field(default=20, ge=1, le=10**6, description="canaries before a judge can stop the run")
+    share: float = Field(0.015, ge=0, le=0.5, description="share of a judge's calls that are canaries")
+    threshold: float = Field(0.75, gt=0, lt=1, description="share of right answers under which a judge stops the run")
+    at_least: int = Field(20, ge=1, le=10**6, description="canaries before a judge can stop the run")
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,31 +59,31 @@ class JudgeDemandsSettings(JudgeSettings):
     """From when on a passage counts as relevant or not, and what becomes of labels in between."""
 
     kind: Literal["judge_demands"] = "judge_demands"
-    keep: float = Field(default=0.5, gt=0, lt=1, description="P(relevant) from which on a passage counts as relevant")
-    drop: float = Field(default=0.2, gt=0, lt=1, description="P(relevant) under which it counts as not relevant")
+    keep: float = Field(0.5, gt=0, lt=1, description="P(relevant) from which on a passage counts as relevant")
+    drop: float = Field(0.2, gt=0, lt=1, description="P(relevant) under which it counts as not relevant")
     neutral: float = Field(
-        default=0.5, gt=0, lt=1, description="P(true) by which this model says neither; `foil calibrate` tells it"
+        0.5, gt=0, lt=1, description="P(true) by which this model says neither; `foil calibrate` tells it"
     )
     compare: bool = Field(
-        default=False,
+        False,
         description="count a demand's log odds from their mean over the topic's labelled passages; for small models",
     )
     template: Path | None = Field(
-        default=None, description="an own template (.j2) of one word; without `question` it is asked once a passage"
+        None, description="an own template (.j2) of one word; without `question` it is asked once a passage"
     )
-    unsure: Literal["keep", "drop"] = Field(default="keep", description="what becomes of labels between the two")
-    logprobs: bool = Field(default=True, description="whether P(true) is asked for; without, an answer counts 0 or 1")
+    unsure: Literal["keep", "drop"] = Field("keep", description="what becomes of labels between the two")
+    logprobs: bool = Field(True, description="whether P(true) is asked for; without, an answer counts 0 or 1")
     false_negatives: Literal["drop", "turn", "keep"] = Field(
-        default="drop", description="what becomes of a -1 that counts as relevant; `turn` makes it a +1"
+        "drop", description="what becomes of a -1 that counts as relevant; `turn` makes it a +1"
     )
     doubtful_positives: Literal["drop", "mark"] = Field(
-        default="drop", description="what becomes of a +1 that counts as not relevant; `mark` keeps it, with a verdict"
+        "drop", description="what becomes of a +1 that counts as not relevant; `mark` keeps it, with a verdict"
     )
     as_positives: bool = Field(
-        default=False, description="a -1 counts as relevant only from the least P(relevant) of its intent's +1 on"
+        False, description="a -1 counts as relevant only from the least P(relevant) of its intent's +1 on"
     )
     contrast: bool = Field(
-        default=True, description="whether a topic is rejected under none of whose instructions passages part"
+        True, description="whether a topic is rejected under none of whose instructions passages part"
     )
 
     @model_validator(mode="after")

@@ -64,11 +64,9 @@ class JudgeSettings(Settings):
     """Who judges, what they see, and how they are watched."""
 
     judges: tuple[str, ...] = Field(
-        default=("judge",), min_length=1, description="roles of the models that judge; several are a panel"
+        ("judge",), min_length=1, description="roles of the models that judge; several are a panel"
     )
-    passage_chars: int = Field(
-        default=8000, ge=200, le=500_000, description="characters of a passage that a judge is shown"
-    )
+    passage_chars: int = Field(8000, ge=200, le=500_000, description="characters of a passage that a judge is shown")
     canaries: CanarySettings = CanarySettings()
 
     def asks(self) -> tuple[str, ...]:
@@ -78,9 +76,9 @@ class JudgeSettings(Settings):
 class PanelSettings(JudgeSettings):
     """Who judges, how often, and how the judges are watched."""
 
-    votes: int = Field(default=1, ge=1, le=15, description="votes of each judge, each over passages in another order")
+    votes: int = Field(1, ge=1, le=15, description="votes of each judge, each over passages in another order")
     rationale: bool = Field(
-        default=False, description="have each judge give its reason before the label; it is kept as evidence"
+        False, description="have each judge give its reason before the label; it is kept as evidence"
     )
 
 

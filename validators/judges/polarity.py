@@ -24,9 +24,9 @@ class JudgePolaritySettings(PanelSettings):
 
     kind: Literal["judge_polarity"] = "judge_polarity"
     missing: Literal["reject", "skip"] = Field(
-        default="reject", description="what becomes of a topic without two views of one pair of passages"
+        "reject", description="what becomes of a topic without two views of one pair of passages"
     )
-    both_answer: bool = Field(default=False, description="whether both passages must also answer the bare query")
+    both_answer: bool = Field(False, description="whether both passages must also answer the bare query")
 
 
 class PolarityView(NamedTuple):

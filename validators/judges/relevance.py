@@ -42,9 +42,9 @@ class JudgeRelevanceSettings(PanelSettings):
     """From when on a passage is relevant, and how many negatives a topic keeps."""
 
     kind: Literal["judge_relevance"] = "judge_relevance"
-    threshold: float = Field(default=0.5, gt=0, lt=1, description="P(true) from which on a passage is relevant")
-    logprobs: bool = Field(default=True, description="whether P(true) is asked for; some endpoints refuse logprobs")
-    keep_negatives: int = Field(default=3, ge=1, le=1_000, description="instruction negatives kept in a topic")
+    threshold: float = Field(0.5, gt=0, lt=1, description="P(true) from which on a passage is relevant")
+    logprobs: bool = Field(True, description="whether P(true) is asked for; some endpoints refuse logprobs")
+    keep_negatives: int = Field(3, ge=1, le=1_000, description="instruction negatives kept in a topic")
 
 
 class JudgeRelevance:

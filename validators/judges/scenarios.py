@@ -34,19 +34,19 @@ class JudgeScenariosSettings(PanelSettings):
 
     kind: Literal["judge_scenarios"] = "judge_scenarios"
     roles: tuple[IntentRole, ...] = Field(
-        default=("instructed", "poisoned_instruction", "poisoned_query"),
+        ("instructed", "poisoned_instruction", "poisoned_query"),
         min_length=1,
         description="roles of the intents that are scenarios",
     )
     missing: Literal["reject", "skip"] = Field(
-        default="reject", description="what becomes of a topic without an intent of one of the roles"
+        "reject", description="what becomes of a topic without an intent of one of the roles"
     )
-    distractors: int = Field(default=2, ge=0, le=8, description="other negatives of the seed shown in every scenario")
+    distractors: int = Field(2, ge=0, le=8, description="other negatives of the seed shown in every scenario")
     passages: Path | None = Field(
-        default=None,
+        None,
         description="a collection's passages (.jsonl, .tsv or a text a line), of which random ones are shown",
     )
-    random: int = Field(default=2, ge=1, le=8, description="how many of them, where `passages` is given")
+    random: int = Field(2, ge=1, le=8, description="how many of them, where `passages` is given")
 
 
 class JudgeScenarios:

@@ -42,43 +42,37 @@ class LocalVllmSettings(Settings):
 
     kind: Literal["local_vllm"]
     model: str = Field(description="a folder of weights, or the name of a model on the hub")
-    revision: str | None = Field(default=None, description="a commit, branch or tag of the model on the hub")
-    tokenizer: str | None = Field(default=None, description="a folder or hub name, where it is not the model's own")
-    serve: bool = Field(default=False, description="run vLLM's server next to this process, not the engine inside it")
-    tensor_parallel_size: int = Field(default=1, ge=1, le=1_024, description="GPUs that share each layer")
+    revision: str | None = Field(None, description="a commit, branch or tag of the model on the hub")
+    tokenizer: str | None = Field(None, description="a folder or hub name, where it is not the model's own")
+    serve: bool = Field(False, description="run vLLM's server next to this process, not the engine inside it")
+    tensor_parallel_size: int = Field(1, ge=1, le=1_024, description="GPUs that share each layer")
     engines: int = Field(
-        default=0,
+        0,
         ge=0,
         le=1_024,
         description="engines that are Ray actors of their own for all workers; 0: one a worker",
     )
     engine_cpus: int = Field(
-        default=0, ge=0, le=1_024, description="CPUs that such an engine claims in place of GPUs (vLLM's CPU build)"
+        0, ge=0, le=1_024, description="CPUs that such an engine claims in place of GPUs (vLLM's CPU build)"
     )
-    pipeline_parallel_size: int = Field(
-        default=1, ge=1, le=1_024, description="stages of layers, each on GPUs of its own"
-    )
-    quantization: str | None = Field(default=None, description="as vLLM names it; else what the weights say")
-    dtype: str = Field(default="auto", description="number format of the weights, e.g. `bfloat16`")
-    max_model_len: int | None = Field(
-        default=None, ge=1, le=10**8, description="tokens of prompt and reply; else the model's"
-    )
-    gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1, description="share of each GPU's memory to take")
-    lora: str | None = Field(default=None, description="a folder with a LoRA adapter to answer with")
-    enable_prefix_caching: bool = Field(default=True, description="keep the work for prompts that begin alike")
-    enforce_eager: bool = Field(default=False, description="start sooner and run slower: no CUDA graphs, no compiling")
+    pipeline_parallel_size: int = Field(1, ge=1, le=1_024, description="stages of layers, each on GPUs of its own")
+    quantization: str | None = Field(None, description="as vLLM names it; else what the weights say")
+    dtype: str = Field("auto", description="number format of the weights, e.g. `bfloat16`")
+    max_model_len: int | None = Field(None, ge=1, le=10**8, description="tokens of prompt and reply; else the model's")
+    gpu_memory_utilization: float = Field(0.9, gt=0, le=1, description="share of each GPU's memory to take")
+    lora: str | None = Field(None, description="a folder with a LoRA adapter to answer with")
+    enable_prefix_caching: bool = Field(True, description="keep the work for prompts that begin alike")
+    enforce_eager: bool = Field(False, description="start sooner and run slower: no CUDA graphs, no compiling")
     engine_args: PassedOn = Field(
         default_factory=dict, description="further engine arguments, under vLLM's names, e.g. `max_num_seqs`"
     )
-    params: Params = Field(default=Params(), description="sampling parameters of every request")
+    params: Params = Field(Params(), description="sampling parameters of every request")
     structured: Literal["auto", Structured] = Field(
-        default="auto", description="how a reply's JSON is asked for: in words, or by a grammar where few can be read"
+        "auto", description="how a reply's JSON is asked for: in words, or by a grammar where few can be read"
     )
-    startup_s: float = Field(default=900.0, gt=0, le=604_800, description="seconds until the engine must answer")
-    timeout_s: float = Field(
-        default=600.0, gt=0, le=604_800, description="seconds that one request may take in the engine"
-    )
-    restarts: int = Field(default=5, ge=0, le=1_000, description="times that a dead engine is started again, in all")
+    startup_s: float = Field(900.0, gt=0, le=604_800, description="seconds until the engine must answer")
+    timeout_s: float = Field(600.0, gt=0, le=604_800, description="seconds that one request may take in the engine")
+    restarts: int = Field(5, ge=0, le=1_000, description="times that a dead engine is started again, in all")
 
     def identity(self) -> dict[str, Any]:
         """What decides the replies: the weights, their number format, and how they are sampled."""

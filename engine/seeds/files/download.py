@@ -63,13 +63,13 @@ class FetchSettings(Settings):
     """Timeouts and retries of a fetch."""
 
     timeout_s: float = Field(
-        default=60.0, gt=0, le=86_400, description="Seconds without a byte after which a connection counts as broken."
+        60.0, gt=0, le=86_400, description="Seconds without a byte after which a connection counts as broken."
     )
     attempts: int = Field(
-        default=5, ge=1, le=1_000, description="Attempts for each file; each resumes where the last one broke."
+        5, ge=1, le=1_000, description="Attempts for each file; each resumes where the last one broke."
     )
     backoff_s: float = Field(
-        default=1.0,
+        1.0,
         ge=0,
         le=3_600,
         description="Seconds before the second attempt; each further wait is twice as long.",

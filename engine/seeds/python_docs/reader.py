@@ -144,23 +144,21 @@ class PythonDocsSettings(Settings):
 
     kind: Literal["python_docs"] = "python_docs"
     libraries: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], ...] = Field(
-        default=(STDLIB, "numpy", "scipy", "pandas", "sklearn", "pyarrow", "torch"),
+        (STDLIB, "numpy", "scipy", "pandas", "sklearn", "pyarrow", "torch"),
         min_length=1,
         description="`stdlib` or the import names of installed packages, read without importing them",
     )
-    max_passage_words: int = Field(
-        default=350, ge=60, le=10**6, description="longer documents are cut, at their sections"
-    )
-    negatives: int = Field(default=8, ge=0, le=1_000, description="hard negatives of each seed, nearest by BM25")
-    questions_share: float = Field(default=0.5, ge=0, le=1, description="share of the queries that are questions")
+    max_passage_words: int = Field(350, ge=60, le=10**6, description="longer documents are cut, at their sections")
+    negatives: int = Field(8, ge=0, le=1_000, description="hard negatives of each seed, nearest by BM25")
+    questions_share: float = Field(0.5, ge=0, le=1, description="share of the queries that are questions")
     kin_share: float = Field(
-        default=1.0,
+        1.0,
         ge=0,
         le=1,
         description="share of the objects with kin whose query is what they have in common, with all of them relevant",
     )
     source_share: float = Field(
-        default=0.5, ge=0, le=1, description="share of the documented functions whose source is also a positive"
+        0.5, ge=0, le=1, description="share of the documented functions whose source is also a positive"
     )
 
 

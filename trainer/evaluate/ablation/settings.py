@@ -39,39 +39,37 @@ class AblationSettings(Settings):
         description="factor -> level -> {dotted key below `train`: value}; its first level is the baseline",
     )
     one_at_a_time: bool = Field(
-        default=False, description="the baseline, and each other level alone against it; else the full grid"
+        False, description="the baseline, and each other level alone against it; else the full grid"
     )
-    seeds: int = Field(default=3, ge=1, le=100, description="training runs of a cell, with seeds 0 to n - 1")
-    steps: int | None = Field(
-        default=None, ge=1, le=10**9, description="of every run, in place of the job's steps or epochs"
-    )
+    seeds: int = Field(3, ge=1, le=100, description="training runs of a cell, with seeds 0 to n - 1")
+    steps: int | None = Field(None, ge=1, le=10**9, description="of every run, in place of the job's steps or epochs")
     at_once: int = Field(
-        default=1,
+        1,
         ge=1,
         le=256,
         description="runs trained and scored side by side, each in a process with a share of the CPUs; all on one GPU",
     )
     dev: tuple[str, ...] = Field(
-        default=(TOPICS,),
+        (TOPICS,),
         min_length=1,
         description="what cells are chosen on: `topics` (the data's dev split), benchmarks as `foil evaluate --on`",
     )
     report: tuple[str, ...] = Field(
-        default=(TOPICS,), description="what the chosen cell is reported on: `topics` (held out), benchmarks"
+        (TOPICS,), description="what the chosen cell is reported on: `topics` (held out), benchmarks"
     )
     measure: str = Field(
-        default="",
+        "",
         description="the cell with most of it on the first of `dev` is chosen; none = both_views of topics, "
         "the first measure of a benchmark",
     )
     report_cells: Literal["chosen", "all"] = Field(
-        default="chosen", description="reported with the baseline; all = also those that were not chosen"
+        "chosen", description="reported with the baseline; all = also those that were not chosen"
     )
-    depth: int = Field(default=1000, ge=1, le=10**6, description="documents of a benchmark ranked for a query")
+    depth: int = Field(1000, ge=1, le=10**6, description="documents of a benchmark ranked for a query")
     encode: EncodeSettings = Field(
-        default=EncodeSettings(max_tokens=512, precision="float32"), description="of texts of benchmarks"
+        EncodeSettings(max_tokens=512, precision="float32"), description="of texts of benchmarks"
     )
-    resamples: int = Field(default=2000, ge=100, le=10**6, description="of the paired bootstrap in OUT/results.jsonl")
+    resamples: int = Field(2000, ge=100, le=10**6, description="of the paired bootstrap in OUT/results.jsonl")
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,45 +34,45 @@ class System(Protocol):
 class Bm25Settings(Settings):
     """The two numbers of BM25, and what is a word to it."""
 
-    k1: float = Field(default=1.5, ge=0, le=100, description="how fast repeated words stop counting")
-    b: float = Field(default=0.75, ge=0, le=1, description="how much a document's length counts")
-    stop_words: bool = Field(default=True, description="whether English stop words count; `not` is one")
+    k1: float = Field(1.5, ge=0, le=100, description="how fast repeated words stop counting")
+    b: float = Field(0.75, ge=0, le=1, description="how much a document's length counts")
+    stop_words: bool = Field(True, description="whether English stop words count; `not` is one")
 
 
 class LlmSettings(Settings):
     """How an LLM re-ranks."""
 
-    words: int = Field(default=300, ge=1, le=10**6, description="of a passage that it reads, the first ones")
-    window: int = Field(default=20, ge=2, le=1_000, description="passages that a listwise reranker orders at once")
-    step: int = Field(default=10, ge=1, le=1_000, description="passages by which its window moves to the front")
-    list_tokens: int = Field(default=200, ge=8, le=100_000, description="of the reply that orders a window")
-    prompt: Path | None = Field(default=None, description="a model's own prompt, in place of ours (docs/evaluation.md)")
+    words: int = Field(300, ge=1, le=10**6, description="of a passage that it reads, the first ones")
+    window: int = Field(20, ge=2, le=1_000, description="passages that a listwise reranker orders at once")
+    step: int = Field(10, ge=1, le=1_000, description="passages by which its window moves to the front")
+    list_tokens: int = Field(200, ge=8, le=100_000, description="of the reply that orders a window")
+    prompt: Path | None = Field(None, description="a model's own prompt, in place of ours (docs/evaluation.md)")
 
 
 class RewriteSettings(Settings):
     """How `rewrite:MODEL@URL|SYSTEM` asks, and what SYSTEM then sees."""
 
-    keep_instruction: bool = Field(default=False, description="whether the system sees the instruction too")
-    tokens: int = Field(default=200, ge=8, le=100_000, description="of the text that is searched for")
+    keep_instruction: bool = Field(False, description="whether the system sees the instruction too")
+    tokens: int = Field(200, ge=8, le=100_000, description="of the text that is searched for")
 
 
 class SystemSettings(Settings):
     """How systems are run."""
 
-    depth: int = Field(default=1000, ge=1, le=10**6, description="documents ranked for a query")
-    template: str = Field(default="", description="how instruction and query are joined; none = as a model learnt")
+    depth: int = Field(1000, ge=1, le=10**6, description="documents ranked for a query")
+    template: str = Field("", description="how instruction and query are joined; none = as a model learnt")
     encode: EncodeSettings = EncodeSettings(max_tokens=512, precision="float32")
     bm25: Bm25Settings = Bm25Settings()
     llm: LlmSettings = LlmSettings()
     rewrite: RewriteSettings = RewriteSettings()
-    rerank_depth: int = Field(default=100, ge=1, le=10**6, description="documents that a reranker gets of a query")
-    api_key: SecretSource = Field(default="", description="${NAME} or file:PATH, the key of an endpoint")
+    rerank_depth: int = Field(100, ge=1, le=10**6, description="documents that a reranker gets of a query")
+    api_key: SecretSource = Field("", description="${NAME} or file:PATH, the key of an endpoint")
     price: Price = Price()
-    batch: int = Field(default=64, ge=1, le=10_000, description="texts in a request to an endpoint, or to a reranker")
-    concurrency: int = Field(default=4, ge=2, le=1_000, description="requests in flight at an endpoint")
+    batch: int = Field(64, ge=1, le=10_000, description="texts in a request to an endpoint, or to a reranker")
+    concurrency: int = Field(4, ge=2, le=1_000, description="requests in flight at an endpoint")
     patience: Patience = Patience()
-    resamples: int = Field(default=2000, ge=100, le=10**6, description="of the paired bootstrap")
-    bare: bool = Field(default=True, description="rank queries without their instructions too, to say what these bring")
+    resamples: int = Field(2000, ge=100, le=10**6, description="of the paired bootstrap")
+    bare: bool = Field(True, description="rank queries without their instructions too, to say what these bring")
 
 
 def quiet(stage: str, count: int, total: int) -> None:

@@ -36,10 +36,10 @@ relevant documents say. Write the instruction alone."""
 class AnnotationSettings(SystemSettings):
     """What the model sees of a query."""
 
-    about: str = Field(default="", max_length=2_000, description="what the collection is, and who searches it")
-    queries: int = Field(default=100, ge=1, le=100_000, description="that get an instruction, drawn by hash")
-    documents: int = Field(default=3, ge=1, le=50, description="of each kind that the model sees of a query")
-    max_tokens: int = Field(default=200, ge=16, le=10_000, description="of an instruction")
+    about: str = Field("", max_length=2_000, description="what the collection is, and who searches it")
+    queries: int = Field(100, ge=1, le=100_000, description="that get an instruction, drawn by hash")
+    documents: int = Field(3, ge=1, le=50, description="of each kind that the model sees of a query")
+    max_tokens: int = Field(200, ge=16, le=10_000, description="of an instruction")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ from foil.trainer.evaluate.systems.system import SystemSettings
 class RespondingSettings(SystemSettings):
     """How many responses a model gives to each prompt, and how it draws them."""
 
-    candidates: int = Field(default=100, ge=2, le=10_000, description="responses wanted of a prompt")
-    followers: int = Field(default=10, ge=1, le=10_000, description="of these that follow all of its instructions")
-    most: int = Field(default=300, ge=1, le=100_000, description="responses drawn of a prompt, whatever they follow")
-    choices: int = Field(default=10, ge=1, le=1_000, description="responses that one request asks for (`n`)")
-    temperature: float = Field(default=1.0, ge=0, le=100, description="of the draws")
-    max_tokens: int = Field(default=1_024, ge=1, le=10**6, description="of a response; one that is cut is left out")
+    candidates: int = Field(100, ge=2, le=10_000, description="responses wanted of a prompt")
+    followers: int = Field(10, ge=1, le=10_000, description="of these that follow all of its instructions")
+    most: int = Field(300, ge=1, le=100_000, description="responses drawn of a prompt, whatever they follow")
+    choices: int = Field(10, ge=1, le=1_000, description="responses that one request asks for (`n`)")
+    temperature: float = Field(1.0, ge=0, le=100, description="of the draws")
+    max_tokens: int = Field(1_024, ge=1, le=10**6, description="of a response; one that is cut is left out")
 
 
 async def respond(

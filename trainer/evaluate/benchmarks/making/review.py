@@ -22,12 +22,12 @@ from foil.trainer.evaluate.systems.system import SystemSettings
 class ReviewSettings(SystemSettings):
     """Which judgments are reviewed."""
 
-    high_rank: int = Field(default=10, ge=1, le=10_000, description="ranks within which an unjudged document is high")
-    least_systems: int = Field(default=2, ge=1, le=1_000, description="systems that rank it so")
-    low_rank: int = Field(default=50, ge=1, le=10**6, description="ranks within which a relevant document is found")
-    missed_share: float = Field(default=0.5, gt=0, le=1, description="share of systems that do not find it")
-    items: int = Field(default=100, ge=1, le=10_000, description="most queries on a sheet, those in most doubt first")
-    passages: int = Field(default=20, ge=1, le=700, description="most documents of a query, those in most doubt first")
+    high_rank: int = Field(10, ge=1, le=10_000, description="ranks within which an unjudged document is high")
+    least_systems: int = Field(2, ge=1, le=1_000, description="systems that rank it so")
+    low_rank: int = Field(50, ge=1, le=10**6, description="ranks within which a relevant document is found")
+    missed_share: float = Field(0.5, gt=0, le=1, description="share of systems that do not find it")
+    items: int = Field(100, ge=1, le=10_000, description="most queries on a sheet, those in most doubt first")
+    passages: int = Field(20, ge=1, le=700, description="most documents of a query, those in most doubt first")
 
 
 def doubtful(benchmark: Benchmark, runs: Sequence[Run], settings: ReviewSettings) -> dict[str, list[str]]:
