@@ -58,6 +58,8 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
+from foil.engine.ids import unpickled
+
 
 class FoilError(Exception):
     """Something went wrong that Foil knows how to explain."""
@@ -332,7 +334,7 @@ def portable(error: Exception, what_failed: str) -> Exception:
     if not isinstance(error, FoilError):
         error.add_note(text)
     with suppress(Exception):  # whatever an exception of others does
-        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+        unpickled(pickle.dumps(error))
         return error
     return FoilError(f"{what_failed}:\n{text}")
 

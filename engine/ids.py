@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pickle
 from typing import Any
 
 ID_HEX = 24
@@ -30,6 +31,11 @@ def content_id(*parts: str) -> str:
 def fraction_of(*parts: str) -> float:
     """A number in [0, 1) that follows from the parts alone: for splits, samples and coin tosses."""
     return int(sha256_hex("\x1f".join(parts))[:13], 16) / float(1 << 52)
+
+
+def unpickled(data: bytes) -> Any:
+    """What our own process, or one that it started, has pickled."""
+    return pickle.loads(data)  # noqa: S301 - the bytes are never those of others
 
 
 def split_of(seed_id: str, heldout_share: float) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from foil.engine.ids import canonical_json, content_id, sha256_hex
+from foil.engine.ids import canonical_json, content_id, sha256_hex, unpickled
 
 IntentRole = Literal["original", "instructed", "poisoned_instruction", "poisoned_query", "reversed", "dual"]
 PassageRole = Literal[
@@ -99,7 +99,7 @@ class PackedSeed:
     sketches: tuple[Any, ...] = ()
 
     def unpack(self) -> Seed:
-        seed: Seed = pickle.loads(self.data)  # noqa: S301 - the bytes that our own process wrote
+        seed: Seed = unpickled(self.data)
         return seed
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
-BESIDE, GIVEN, SIGNIFICANT = ("bm25", "base"), "given", 0.05
+REFERENCES, GIVEN, SIGNIFICANT = ("bm25", "base"), "given", 0.05
 HEAD = """# Results on tasks of others
 
 Written by `scripts/results MODEL...` from {rows} rows of results. Points; differences to the base model (packaged
@@ -79,7 +79,7 @@ def instructions(rows: Sequence[Row], systems: Sequence[str]) -> Iterator[str]:
 
 def findings(rows: Sequence[Row], systems: Sequence[str]) -> Iterator[str]:
     """A line a model: the differences to the base that lie beyond their intervals, of whole collections and parts."""
-    for system in systems[len(BESIDE) :]:
+    for system in systems[len(REFERENCES) :]:
         own = [row for row in rows if row["system"] == system and row["group"].partition(":")[0] in ("", "part")]
         sides = []
         for side, sign in (("better", 1), ("worse", -1)):
@@ -165,7 +165,7 @@ if __name__ == "__main__":
     parser.add_argument("systems", nargs="*")
     parser.add_argument("--chosen", nargs="*", default=[])
     given = parser.parse_args()
-    names = list(dict.fromkeys([*BESIDE, *given.systems]))
+    names = list(dict.fromkeys([*REFERENCES, *given.systems]))
     results, prompted = (read_rows(given.folder / name, [*names, GIVEN]) for name in ("results.jsonl", "prompts.jsonl"))
     mark_chosen(results, {name: own.split(",") for name, _, own in (each.partition("=") for each in given.chosen)})
     print("\n".join(page(results, names, prompted)))

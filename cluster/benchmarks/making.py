@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foil.cluster.benchmarks.sources import PartToMake, parts_to_make
-from foil.cluster.evaluations.benchmarks import BESIDE, DEFAULT_OUT, open_pool
+from foil.cluster.evaluations.benchmarks import DEFAULT_OUT, REFERENCES, open_pool
 from foil.cluster.extras import PACKAGE, version_of
 from foil.cluster.job import load_job, settings_beside_job
 from foil.cluster.terminal import print_json, say, show
@@ -230,7 +230,7 @@ def sample(
 def _core_vectors(benchmark: Benchmark, settings: MakingSettings, vectors: Path) -> Any:
     """The base model's vectors of the cores' queries without instructions, [cores, D]."""
     pairs = [("", text) for text in core_queries(benchmark).values()]
-    return embedder(BESIDE[-1], settings, vectors).pair_vectors(pairs)
+    return embedder(REFERENCES[-1], settings, vectors).pair_vectors(pairs)
 
 
 def _show(name: str, full: Mapping[str, float], sampled: Mapping[str, float], tau: float | None) -> None:

@@ -33,7 +33,7 @@ from foil.trainer.model.checksums import CARD, FACTS, read_facts
 from foil.trainer.settings import Instructions
 from foil.trainer.train.data.instructions import with_instructions
 
-BESIDE = ("bm25", "base")
+REFERENCES = ("bm25", "base")
 """What every system is compared with; differences are to the last."""
 DEFAULT_OUT = Path("evaluation")
 """Where results and vectors go if no `--out` is given."""
@@ -55,7 +55,7 @@ class EvaluationOrder:
 
 def open_pool(systems: Sequence[str], settings: SystemSettings, vectors: Path, first: str) -> list[System]:
     """BM25, the base model and these systems, each once."""
-    names = dict.fromkeys((*BESIDE, *systems))
+    names = dict.fromkeys((*REFERENCES, *systems))
     return [open_system(name, settings, vectors, first, SlowNotes()) for name in names]
 
 
@@ -85,11 +85,11 @@ def evaluate_benchmarks(
         scores = list(score(benchmarks, systems, order.measures, settings.depth, on_run, bare=settings.bare))
         name = name_of(source) + ("" if instructions == "given" else f", {instructions} instructions")
         average, resamples = kind_named(source.kind).average, settings.resamples
-        outcomes = list(results(name, scores, BESIDE[-1], average, resamples))
+        outcomes = list(results(name, scores, REFERENCES[-1], average, resamples))
         lines = dict(instruction_lines(scores, average, resamples))
         if not quiet:
             show_lines(text, lines)
-            show_results(text, outcomes, BESIDE[-1])
+            show_results(text, outcomes, REFERENCES[-1])
         _say_missing(text, order.measures, outcomes)
         details = _details(name, scores, systems, settings.depth)
         rows += [asdict(each) | _line_fields(each, lines) | details[each.system] for each in outcomes]
@@ -111,7 +111,7 @@ def _details(
             say(f"{system.name} was chosen on {name}: its numbers there are no test")
         say_bills(bills)
         replies = {asker: {key: bill[key] for key in bill if key != "sent"} for asker, bill in bills.items()}
-        own = about(scores, facts, system.name, BESIDE[-1], depth)
+        own = about(scores, facts, system.name, REFERENCES[-1], depth)
         details[system.name] = {"chosen_on": chosen, "replies": replies, **own}
     return details
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foil.cluster.evaluations.benchmarks import BESIDE, EvaluationOrder, about, open_pool, read_source
+from foil.cluster.evaluations.benchmarks import REFERENCES, EvaluationOrder, about, open_pool, read_source
 from foil.cluster.job import settings_from
 from foil.cluster.terminal import print_json, say, show
 from foil.engine.ids import canonical_json, sha256_hex
@@ -101,4 +101,4 @@ def _row(
     own = {"prompts": sha256_hex(canonical_json(list(prompts))), "dev_queries": dev_count}
     facts = {system.name: {**system.facts(), **own} for system in systems}
     plain = [each.plain for each in collections]
-    return {**asdict(result), **about(plain, facts, result.system, BESIDE[-1], settings.depth)}
+    return {**asdict(result), **about(plain, facts, result.system, REFERENCES[-1], settings.depth)}

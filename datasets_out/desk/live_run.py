@@ -173,6 +173,6 @@ class LiveRun:
 
     def _state(self) -> str:
         """Changes with the data, and with what lies next to it."""
-        beside = [self.out / "desk" / "notes.jsonl", self.out / "audits", self.out / "results.jsonl"]
-        times = [path.stat().st_mtime_ns if path.exists() else 0 for path in beside]
+        files = [self.out / "desk" / "notes.jsonl", self.out / "audits", self.out / "results.jsonl"]
+        times = [path.stat().st_mtime_ns if path.exists() else 0 for path in files]
         return f"{self.snapshot().digest} {times}"

@@ -39,9 +39,9 @@ def local_runs(runs: Mapping[str, Path], snapshot: str | None, sql: str) -> Iter
     if not mirrored:
         yield {name: str(folder) for name, folder in places.items()}
         return
-    beside = cache_folder() / "queries"
-    beside.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=beside) as scratch:
+    folder = cache_folder() / "queries"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
         for name in mirrored:
             copy = Path(scratch, str(len(list(Path(scratch).iterdir()))))
             _copy_run(places[name], copy, snapshot, tables_of(sql))

@@ -31,13 +31,13 @@ from foil.engine.errors import CorruptDataError, UsageError
 from foil.engine.ids import DEV_SHARE, HELDOUT_SHARE, canonical_json
 
 VIEWS = (*TABLES, "rejects", "triplets", "runs", "audits", "evaluations", "prompt_evaluations", "notes")
-BESIDE = {
+EXTRA_VIEWS = {
     "audits": (read_audits, SHOWN.empty_table()),
     "evaluations": (read_evaluations, EVALUATIONS.empty_table()),
     "prompt_evaluations": (read_prompt_evaluations, PROMPT_EVALUATIONS.empty_table()),
     "notes": (read_notes, NOTES.empty_table()),
 }
-"""Views of what lies beside the commits: how each is read, and the view of none."""
+"""Views of what lies next to the commits: how each is read, and the view of none."""
 _FRACTION = "('0x' || left(sha256('{kind}' || chr(31) || seed_id), 13))::UBIGINT / (1::UBIGINT << 52)"
 _SPLIT = (
     f"CASE WHEN attributes['split'] = 'heldout' OR {_FRACTION.format(kind='split')} < {HELDOUT_SHARE}::DOUBLE "
@@ -59,29 +59,29 @@ _RUN_TYPES = {"fingerprint": pa.string(), "cost_usd": pa.float64(), "job": pa.st
 
 @dataclass(frozen=True, slots=True)
 class RunSources:
-    """A run's name, its six tables, what lies beside them (`runs` and those of BESIDE), and its sums."""
+    """A run's name, its six tables, what lies next to them (`runs` and those of EXTRA_VIEWS), and its sums."""
 
     name: str
     tables: Mapping[str, StoredRows]
-    beside: Mapping[str, pa.Table]
+    extra: Mapping[str, pa.Table]
     snapshot: Snapshot
     sums: LogTotals
 
 
 def sources(name: str, out: Path, snapshot: str | None = None, sql: str = "") -> RunSources:
-    """The stored tables of a snapshot, or of all that is committed now, and what lies beside them, in Arrow.
+    """The stored tables of a snapshot, or of all that is committed now, and what lies next to them, in Arrow.
 
     Audits, evaluations or notes that are damaged are empty, unless `sql` names them: then CorruptDataError is raised.
     """
     source = load_snapshot(out, snapshot)
     tables = {table: dataset(table, source) for table in TABLES}
-    beside = {view: _beside(view, source.out, sql) for view in BESIDE}
+    extra = {view: _extra(view, source.out, sql) for view in EXTRA_VIEWS}
     sums = source.sums()
-    return RunSources(name, tables, {"runs": _runs(source, sums)} | beside, source, sums)
+    return RunSources(name, tables, {"runs": _runs(source, sums)} | extra, source, sums)
 
 
-def _beside(name: str, out: Path, sql: str) -> pa.Table:
-    read, empty = BESIDE[name]
+def _extra(name: str, out: Path, sql: str) -> pa.Table:
+    read, empty = EXTRA_VIEWS[name]
     try:
         return read(out)
     except CorruptDataError:
@@ -155,9 +155,9 @@ def create_views(connection: Any, runs: Sequence[RunSources]) -> None:
         connection.execute(f"{schemas} USE {stored}")
         batches = TripletBatches(run.tables["topics"], run.snapshot, partial(_join_range, connection, joined))
         topics = CountedTopics(run.tables["topics"], run.sums.counts.topics)
-        for name, source in {**run.tables, **run.beside, "topics": topics, "triplets": batches}.items():
+        for name, source in {**run.tables, **run.extra, "topics": topics, "triplets": batches}.items():
             connection.from_arrow(source).create_view(name)
-        views = "".join(_view(name, f"{stored}.{name}") for name in (*run.tables, *run.beside))
+        views = "".join(_view(name, f"{stored}.{name}") for name in (*run.tables, *run.extra))
         connection.execute(f"USE {joined}; {views} {DERIVED_SQL}")
         sources_of = dict.fromkeys(VIEWS, joined) | {"triplets": stored}
         statements = (f"CREATE VIEW {name} AS FROM {schema}.{name};" for name, schema in sources_of.items())

@@ -142,17 +142,17 @@ def _with_thoughts(usage: Mapping[str, Any], prompt: int, completion: int, reque
     than the request allows."""
     thoughts = _thought_tokens(usage)
     total = _number(usage, "total_tokens")
-    beside = max(0, total - prompt - completion) if is_count(total) else 0
-    if not beside and thoughts > completion:
-        beside = thoughts
-    agrees = beside in {0, thoughts} and total in {None, prompt + completion + beside}
+    hidden = max(0, total - prompt - completion) if is_count(total) else 0
+    if not hidden and thoughts > completion:
+        hidden = thoughts
+    agrees = hidden in {0, thoughts} and total in {None, prompt + completion + hidden}
     _, limit = estimate_tokens(request)
     choices = int(request.params.get("n", 1))
-    text = completion if beside else completion - thoughts
+    text = completion if hidden else completion - thoughts
     most_text = limit + choices * _SPARE_TOKENS if limit else MOST_TOKENS
-    if text > most_text or completion + beside > min(most_text + choices * _MOST_THOUGHTS, MOST_TOKENS):
+    if text > most_text or completion + hidden > min(most_text + choices * _MOST_THOUGHTS, MOST_TOKENS):
         return None, False
-    return completion + beside, agrees
+    return completion + hidden, agrees
 
 
 def _thought_tokens(usage: Mapping[str, Any]) -> int:

@@ -32,6 +32,7 @@ from typing import Any
 from foil.engine.errors import CorruptDataError, FoilError, SeedsChangedError, SpoolError, portable
 from foil.engine.flow.journal_reading import paid_seeds
 from foil.engine.flow.limits import Limits, RuntimeSettings
+from foil.engine.ids import unpickled
 from foil.engine.protocols import (
     CommitStore,
     DivisibleReader,
@@ -118,7 +119,7 @@ class StoredPartition:
             )
         if hashlib.sha256(data).hexdigest() != self.sha256:
             raise CorruptDataError(f"{place} is not what was written there; see to the storage and run again")
-        partition: Partition = pickle.loads(data)  # noqa: S301 - the bytes that our own process wrote
+        partition: Partition = unpickled(data)
         return partition
 
 

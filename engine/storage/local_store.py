@@ -133,13 +133,13 @@ class LocalStore:
     def streams(self, prefix: str) -> list[StoredObject]:
         return list(self.list_objects(prefix))
 
-    def broken_streams(self, prefix: str) -> list[str]:  # noqa: ARG002 - a stream is one file
-        return []
+    def broken_streams(self, _prefix: str, /) -> list[str]:
+        return []  # a stream is one file
 
     def read_stream(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         return self.get_range(key, start, -1 if length is None else length)
 
-    def fetch(self, key: str, sha256: str) -> Path:  # noqa: ARG002 - whoever reads the file checks it, as ever
+    def fetch(self, key: str, _sha256: str, /) -> Path:  # whoever reads the file checks it, as ever
         path = self._path(key)
         if not path.is_file():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

@@ -110,7 +110,7 @@ class Store(Protocol):
         """The streams under a folder, in order of key, with the bytes that are readable now."""
         ...
 
-    def broken_streams(self, prefix: str) -> list[str]:
+    def broken_streams(self, prefix: str, /) -> list[str]:
         """The streams under a folder of which a part is gone that a later part followed, so that it is not read."""
         ...
 
@@ -118,7 +118,7 @@ class Store(Protocol):
         """The bytes of a stream, from the byte `start`; of an open or torn one, what is there."""
         ...
 
-    def fetch(self, key: str, sha256: str) -> Path:
+    def fetch(self, key: str, sha256: str, /) -> Path:
         """A file of this machine that holds the object: itself, or a copy kept by its digest and checked by it.
 
         `sha256` is what the bytes must have; the file of a local store is handed out unread. Raises FileNotFoundError

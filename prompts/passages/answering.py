@@ -110,8 +110,8 @@ def _answering(texts: Sequence[str], query: str, answer: str, kind: Kind) -> fro
     if best + 1 < len(texts) and (len(texts[best]) < _HEADING or texts[best].endswith("?")):
         core.add(best + 1)
     if len(texts) >= 4:
-        beside = [i for i in (best - 1, best + 1) if 0 <= i < len(texts)]
-        core.add(max(beside, key=lambda i: (scores[i], -i)))
+        neighbours = [i for i in (best - 1, best + 1) if 0 <= i < len(texts)]
+        core.add(max(neighbours, key=lambda i: (scores[i], -i)))
     return always | core
 
 

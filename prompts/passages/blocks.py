@@ -111,8 +111,8 @@ def join(blocks: Sequence[Block]) -> str:
     previous: Block | None = None
     for block in blocks:
         if previous is not None:
-            beside = previous.paragraph == block.paragraph and _owner(previous) == _owner(block)
-            parts.append(block.gap if beside else _break(previous, block))
+            joined = previous.paragraph == block.paragraph and _owner(previous) == _owner(block)
+            parts.append(block.gap if joined else _break(previous, block))
         if block.header and (previous is None or previous.header != block.header):
             parts.append(block.header + "\n")
         parts.append(block.text)

@@ -62,7 +62,7 @@ class RowReader(CorpusReader[RowSettings]):
     def seeds_of(self, rows: Iterable[Record]) -> Iterator[CorpusSeed]:
         """The seeds of consecutive rows."""
 
-    def may_share_seed(self, row: Record, next_row: Record) -> bool:  # noqa: ARG002 - for others to override
+    def may_share_seed(self, _row: Record, _next_row: Record, /) -> bool:
         """Whether two consecutive rows may belong to one seed."""
         return False
 

@@ -96,7 +96,7 @@ PLANTED = (
     Planted("commit", "another job's run is continued", RUN_DOCUMENTS, "        if same_schema and (standing", "        if True or (standing"),
     Planted(
         "commit", "another job's entry is read", LOG_READER,
-        "        if entry.fingerprint != self._documents.fingerprint():\n", "        if False:\n",
+        "        if entry.fingerprint != self.documents.fingerprint():\n", "        if False:\n",
     ),
     Planted("verify", "a table is skipped", VERIFY, "for entry in unpacked for file in entry.files.values()]", "for entry in unpacked for file in list(entry.files.values())[1:]]"),
     Planted("verify", "snapshots are skipped", VERIFY, "    findings += _check_snapshots(log, entries, files)\n", ""),

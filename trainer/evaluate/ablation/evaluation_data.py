@@ -105,7 +105,7 @@ class BenchmarkSet:
 
 
 class TopicSet:
-    """A split of the data's own topics; `more` is a measure beside the settings' own.
+    """A split of the data's own topics; `more` is a measure on top of the settings' own.
 
     Raises UsageError where the split is empty.
     """
