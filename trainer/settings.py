@@ -44,8 +44,7 @@ class EncodeSettings(Settings):
         None, ge=2, le=10**6, description="the same for queries with instructions; none = max_tokens"
     )
     shared_prefix: bool = Field(
-        True,
-        description="a causal decoder that takes the last token computes what pairs share at their start once",
+        True, description="a causal decoder that takes the last token computes what pairs share at their start once"
     )
     micro_batch_tokens: int | None = Field(
         None,
@@ -76,8 +75,7 @@ class LossSettings(Settings):
         "masked", description="kept: one column a row, equal or relevant ones too, as the equations are printed"
     )
     instructions: Literal["topic", "batch"] = Field(
-        "topic",
-        description="instructions that block I (queries that block Q) puts to a query: its topic's or all",
+        "topic", description="instructions that block I (queries that block Q) puts to a query: its topic's or all"
     )
     instruction_samples: int | None = Field(None, ge=1, le=10**6, description="of those of the batch, so many a query")
     temperature: float = Field(0.05, gt=0, le=1_000, description="cosines are divided by it")
@@ -157,8 +155,7 @@ class ValidationSettings(Settings):
         "both_views", description="the best step, and blend, has most of it, within `plain_loss_allowed`"
     )
     benchmarks: tuple[BenchmarkSource, ...] = Field(
-        (),
-        description="tasks of others that are measured too; `outside` is the mean of the first measure of each",
+        (), description="tasks of others that are measured too; `outside` is the mean of the first measure of each"
     )
 
     @model_validator(mode="after")

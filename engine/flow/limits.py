@@ -24,10 +24,7 @@ class BreakerSettings(Settings):
     last: int = Field(500, ge=1, le=10**6, description="the last seeds that `share` is taken of")
     at_least: int = Field(100, ge=1, le=10**6, description="seeds that must have ended before `share` counts")
     usd_per_hour: float | None = Field(
-        None,
-        gt=0,
-        le=1e9,
-        description="US dollars that a session may spend within any hour; no limit if absent",
+        None, gt=0, le=1e9, description="US dollars that a session may spend within any hour; no limit if absent"
     )
     accepted_share: float = Field(
         0.02,
@@ -73,10 +70,7 @@ class ReplySettings(Settings):
         2, ge=0, le=8, description="further turns in which the model reads what is wrong and answers anew"
     )
     candidates: int = Field(
-        3,
-        ge=0,
-        le=64,
-        description="answers then drawn anew, by one request if the endpoint can; the first that passes",
+        3, ge=0, le=64, description="answers then drawn anew, by one request if the endpoint can; the first that passes"
     )
 
 
@@ -108,10 +102,7 @@ class RuntimeSettings(Settings):
         description="seconds that a worker may take to be placed and to build its parts; then it is asked for again",
     )
     readers: int = Field(
-        1,
-        ge=1,
-        le=256,
-        description="processes that make seeds of the rows of a corpus; other corpora are read by one",
+        1, ge=1, le=256, description="processes that make seeds of the rows of a corpus; other corpora are read by one"
     )
     seeds_ahead_mb: int = Field(
         64,
@@ -126,16 +117,10 @@ class RuntimeSettings(Settings):
         description="seconds without a reply or commit after which the progress says what the run waits for",
     )
     seed_timeout_s: float = Field(
-        600.0,
-        gt=0,
-        le=604_800,
-        description="seconds that one seed may take, waits for models aside; then it fails",
+        600.0, gt=0, le=604_800, description="seconds that one seed may take, waits for models aside; then it fails"
     )
     drain_s: float = Field(
-        8.0,
-        ge=0,
-        le=86_400,
-        description="seconds that seeds in flight may still take after SIGINT, SIGTERM or SIGHUP",
+        8.0, ge=0, le=86_400, description="seconds that seeds in flight may still take after SIGINT, SIGTERM or SIGHUP"
     )
     worker_gpus: float = Field(
         0.0,
@@ -144,10 +129,7 @@ class RuntimeSettings(Settings):
         description="GPUs that a Ray worker claims; for local_vllm its tensor x pipeline parallel size",
     )
     worker_memory_mb: int = Field(
-        0,
-        ge=0,
-        le=2**24,
-        description="MiB of address space a worker may add to what its parts hold; 0 sets no limit",
+        0, ge=0, le=2**24, description="MiB of address space a worker may add to what its parts hold; 0 sets no limit"
     )
     metrics_port: int = Field(
         0, ge=0, le=65_535, description="port where a local run serves metrics to Prometheus; 0 serves none"

@@ -46,10 +46,7 @@ class CorpusSettings(Settings):
         "refuse", description="What happens at a bad record: the run ends, or Foil skips and counts it."
     )
     negatives: int = Field(
-        5,
-        ge=0,
-        le=1_000,
-        description="Negatives that a seed has at least: those of the corpus, then BM25's nearest.",
+        5, ge=0, le=1_000, description="Negatives that a seed has at least: those of the corpus, then BM25's nearest."
     )
     pool_passages: int = Field(
         100_000,

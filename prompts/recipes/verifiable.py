@@ -43,8 +43,7 @@ class VerifiableSettings(Settings):
     )
     denied_share: float = Field(0.1, ge=0, le=1, description="how often instructions say what must not be there")
     constraint_weights: tuple[Weight, Weight, Weight] = Field(
-        (5.0, 3.5, 1.5),
-        description="how often an instruction has one, two, three constraints, relative to each other",
+        (5.0, 3.5, 1.5), description="how often an instruction has one, two, three constraints, relative to each other"
     )
     length_weights: tuple[Weight, Weight, Weight, Weight] = Field(
         (1.0, 1.0, 1.0, 1.0), description="how often short, medium, long, very long, relative to each other"

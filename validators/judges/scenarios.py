@@ -43,8 +43,7 @@ class JudgeScenariosSettings(PanelSettings):
     )
     distractors: int = Field(2, ge=0, le=8, description="other negatives of the seed shown in every scenario")
     passages: Path | None = Field(
-        None,
-        description="a collection's passages (.jsonl, .tsv or a text a line), of which random ones are shown",
+        None, description="a collection's passages (.jsonl, .tsv or a text a line), of which random ones are shown"
     )
     random: int = Field(2, ge=1, le=8, description="how many of them, where `passages` is given")
 

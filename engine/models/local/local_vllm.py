@@ -47,10 +47,7 @@ class LocalVllmSettings(Settings):
     serve: bool = Field(False, description="run vLLM's server next to this process, not the engine inside it")
     tensor_parallel_size: int = Field(1, ge=1, le=1_024, description="GPUs that share each layer")
     engines: int = Field(
-        0,
-        ge=0,
-        le=1_024,
-        description="engines that are Ray actors of their own for all workers; 0: one a worker",
+        0, ge=0, le=1_024, description="engines that are Ray actors of their own for all workers; 0: one a worker"
     )
     engine_cpus: int = Field(
         0, ge=0, le=1_024, description="CPUs that such an engine claims in place of GPUs (vLLM's CPU build)"

@@ -13,12 +13,13 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import yaml
 from pydantic import Field
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
@@ -69,86 +70,19 @@ class FetchSettings(Settings):
         5, ge=1, le=1_000, description="Attempts for each file; each resumes where the last one broke."
     )
     backoff_s: float = Field(
-        1.0,
-        ge=0,
-        le=3_600,
-        description="Seconds before the second attempt; each further wait is twice as long.",
+        1.0, ge=0, le=3_600, description="Seconds before the second attempt; each further wait is twice as long."
     )
 
 
-def _hub(repo: str, revision: str, *names: str) -> tuple[RemoteFile, ...]:
-    base = f"https://huggingface.co/datasets/{repo}/resolve/{revision}"
-    return tuple(RemoteFile(name, f"{base}/{name}") for name in names)
+def _read_corpora() -> Iterator[PublicCorpus]:
+    for name, entry in yaml.safe_load(Path(__file__).with_name("corpora.yaml").read_text(encoding="utf-8")).items():
+        base = entry.pop("base", "")
+        files = entry.pop("files", {}).items()
+        remote = (RemoteFile(own, f"{base}/{file.get('at', own)}", file.get("sha256", "")) for own, file in files)
+        yield PublicCorpus(name, files=tuple(remote), **entry)
 
 
-_GSM8K = "https://raw.githubusercontent.com/openai/grade-school-math/3101c7d5072418e28b9008a6636bde82a006892c"
-_GSM8K_SHA256 = {
-    "train.jsonl": "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
-    "test.jsonl": "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
-}
-_MSMARCO = ("microsoft/ms_marco", "a47ee7aae8d7d466ba15f9f0bfac3b3681087b3a")
-_MSMARCO_LICENCE = "MS MARCO: non-commercial research purposes only, https://microsoft.github.io/msmarco/"
-
-CORPORA: dict[str, PublicCorpus] = {
-    corpus.name: corpus
-    for corpus in (
-        PublicCorpus(
-            "msmarco",
-            _MSMARCO_LICENCE,
-            _hub(*_MSMARCO, *(f"v2.1/train-{part:05d}-of-00007.parquet" for part in range(7))),
-        ),
-        PublicCorpus("msmarco-validation", _MSMARCO_LICENCE, _hub(*_MSMARCO, "v2.1/validation-00000-of-00001.parquet")),
-        PublicCorpus(
-            "msmarco-augmented", _MSMARCO_LICENCE, hub="Tevatron/msmarco-passage-aug", hub_files="train.jsonl.gz"
-        ),
-        PublicCorpus(
-            "promptriever", _MSMARCO_LICENCE, hub="samaya-ai/msmarco-w-instructions", hub_files="data/*.parquet"
-        ),
-        PublicCorpus("infir", f"that of each source; {_MSMARCO_LICENCE}", hub="InF-IR/InF-IR"),
-        PublicCorpus(
-            "metamath",
-            "MIT",
-            _hub("meta-math/MetaMathQA", "aa4f34d3d2d3231299b5b03d9b3e5a20da45aa18", "MetaMathQA-395K.json"),
-        ),
-        PublicCorpus(
-            "gsm8k",
-            "MIT",
-            tuple(
-                RemoteFile(name, f"{_GSM8K}/grade_school_math/data/{name}", sha256)
-                for name, sha256 in _GSM8K_SHA256.items()
-            ),
-        ),
-        PublicCorpus(
-            "scifact",
-            "see https://github.com/allenai/scifact/blob/master/LICENSE.md",
-            _hub(
-                "mteb/scifact",
-                "0228b52cf27578f30900b9e5271d331663a030d7",
-                "corpus.jsonl",
-                "queries.jsonl",
-                "qrels/train.jsonl",
-                "qrels/test.jsonl",
-            ),
-        ),
-        PublicCorpus(
-            "robust04",
-            "topics and judgments: free (NIST, https://trec.nist.gov/data/robust.html)",
-            (
-                RemoteFile("topics.robust04.gz", "https://trec.nist.gov/data/robust/04.testset.gz"),
-                RemoteFile("qrels.robust2004.txt", "https://trec.nist.gov/data/robust/qrels.robust2004.txt"),
-            ),
-            "The documents (TREC disks 4 and 5 without the Congressional Record) are licensed: sign NIST's agreement "
-            "at https://trec.nist.gov/data/cd45/ and set `documents` to the folder that NIST sends; its .Z files are "
-            "read as they are.",
-        ),
-        PublicCorpus(
-            "leetcode",
-            "problem statements: LeetCode's terms of service",
-            by_hand="LeetCode's statements may not be handed out. Bring rows of your own with the keys id, title, "
-            "statement and solutions (each with language and code), and set `path` of `seeds` to them.",
-        ),
-    )
-}
+CORPORA = {corpus.name: corpus for corpus in _read_corpora()}
 
 
 def public_corpus(name: str) -> PublicCorpus:
