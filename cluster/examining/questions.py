@@ -9,7 +9,6 @@ Promise: requests, answers and refusals go the way of a run's (engine.models.hos
 Price: about eight requests with room for 64 tokens, and one long prompt.
 """
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -43,9 +42,6 @@ class YesOrNo(StructuredReply):
     """An answer of one word."""
 
     answer: Literal["yes", "no"]
-
-
-Question = Callable[[Examined], Awaitable[Trait]]
 
 
 async def ask_all(endpoint: Examined) -> list[Trait]:

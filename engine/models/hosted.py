@@ -19,7 +19,6 @@ send have the openai client's own as their cause.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -49,7 +48,6 @@ from foil.engine.rates.client import AskForRates, RateClient
 from foil.engine.requests import Reply, Request, estimate_tokens
 from foil.engine.telemetry.spans import note_server
 
-LOG = logging.getLogger(__name__)
 _LOOK_S = 10.0
 
 

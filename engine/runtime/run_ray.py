@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import ray
@@ -51,7 +51,6 @@ from foil.engine.telemetry.metrics import use_meter
 from foil.engine.telemetry.otlp_spans import trace_here
 from foil.engine.telemetry.ray_metrics import record_in_ray
 
-T = TypeVar("T")
 _CALLS_AT_ONCE = 10_000
 _REMOTE: dict[type[Any], Any] = {}
 _CONNECT_S = 10.0

@@ -24,8 +24,7 @@ from typing import Literal, get_args
 
 import yaml
 
-from foil.engine.texts.sentences import SENTENCE_END
-from foil.engine.texts.words import word_set
+from foil.engine.texts.words import SENTENCE_END, word_set
 from foil.engine.topic import Intent, Passage
 from foil.prompts.constraints.code_detectors import count_code_lines
 from foil.prompts.constraints.constraint import Constraint

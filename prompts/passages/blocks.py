@@ -47,14 +47,6 @@ class SourcePassage:
         return tuple(b.label for b in self.blocks)
 
     @property
-    def listing(self) -> str:
-        """The labelled blocks as a prompt shows them, core blocks starred."""
-        return "\n".join(
-            f"{b.label}{'*' if b.core else ''}: {f'({b.header.strip()}) ' if b.header else ''}{b.text}"
-            for b in self.blocks
-        )
-
-    @property
     def facts(self) -> str:
         """The title and the attributes that constraints look at, as a prompt shows them."""
         values = {

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from foil.engine.texts.sentences import PROSE_END
+from foil.engine.texts.words import PROSE_END
 from foil.prompts.constraints.families import Kind
 
 MAX_BLOCK = 420

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from foil.engine.texts.sentences import SENTENCE_GAP
+from foil.engine.texts.words import SENTENCE_GAP
 from foil.engine.topic import Passage
 from foil.prompts.constraints.families import Kind
 from foil.prompts.passages.kinds import kind_of

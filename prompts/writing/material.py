@@ -9,7 +9,7 @@ from functools import cached_property
 
 from foil.engine.errors import Rejected
 from foil.engine.ids import sha256_hex
-from foil.engine.texts.sentences import CUTTING_PLACE
+from foil.engine.texts.words import CUTTING_PLACE
 from foil.engine.topic import Passage, Seed
 from foil.prompts.constraints.families import Kind
 from foil.prompts.passages.kinds import kind_of

@@ -18,7 +18,7 @@ GIVEN = {
 """What gives a reason -> the place of the reason among its arguments; `add` is that of a topic's marks."""
 PASSED_ON = {
     "validators/checks/pii.py",
-    "validators/verdicts.py", "validators/findings.py", "validators/judges/panel.py", "prompts/writing/checks.py",
+    "validators/verdicts.py", "validators/judges/panel.py", "prompts/writing/checks.py",
     "datasets_out/curation/derived_run.py", "datasets_out/curation/choosing.py", "engine/flow/seed_outcome.py",
     "datasets_out/commits/schema.py",
 }  # fmt: skip

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foil.engine.texts.sentences import SENTENCE_GAP
+from foil.engine.texts.words import SENTENCE_GAP
 from foil.engine.topic import Topic
 
 MOST_TOPICS = 2000

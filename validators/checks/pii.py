@@ -14,8 +14,7 @@ from pydantic import Field
 
 from foil.engine.settings import Settings
 from foil.engine.topic import Topic, Verdict
-from foil.validators.findings import Finding, TopicText, texts_of, verdicts_of
-from foil.validators.verdicts import TopicCheck
+from foil.validators.verdicts import Finding, TopicCheck, TopicText, texts_of, verdicts_of
 
 Kind = Literal["email", "phone", "ip_address", "card", "iban"]
 

@@ -15,8 +15,16 @@ from foil.engine.topic import Topic, Verdict
 from foil.prompts.languages import identify, languages
 from foil.prompts.passages.readable import flaw_of
 from foil.prompts.writing.small_talk import small_talk
-from foil.validators.findings import Finding, TopicText, excerpt, texts_of, verdicts_of
-from foil.validators.verdicts import TopicCheck, pass_verdicts, reject_verdict
+from foil.validators.verdicts import (
+    Finding,
+    TopicCheck,
+    TopicText,
+    excerpt,
+    pass_verdicts,
+    reject_verdict,
+    texts_of,
+    verdicts_of,
+)
 
 
 class RefusalSettings(Settings):

@@ -1,10 +1,8 @@
 """The formats of `foil export` by name; to add one, write its rows next to this file and name it here."""
 
-from foil.datasets_out.release.formats.embedder_rows import FLAG_EMBEDDING, GRITLM, SENTENCE_TRANSFORMERS
-from foil.datasets_out.release.formats.hugging_face import HUGGING_FACE
 from foil.datasets_out.release.formats.judged_corpora import BEIR, MTEB
-from foil.datasets_out.release.formats.tevatron import TEVATRON
-from foil.datasets_out.release.formats.views_of_topics import ATLAS, JSON_LINES
+from foil.datasets_out.release.formats.run_tables import ATLAS, HUGGING_FACE, JSON_LINES
+from foil.datasets_out.release.formats.training_rows import FLAG_EMBEDDING, GRITLM, SENTENCE_TRANSFORMERS, TEVATRON
 
 FORMATS = {
     each.name: each

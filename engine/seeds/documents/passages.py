@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from foil.engine.seeds.documents.blocks import DocumentBlock
-from foil.engine.texts.sentences import PROSE_END
+from foil.engine.texts.words import PROSE_END
 from foil.engine.topic import Passage
 
 _WHOLE_FITS = 2

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from foil.engine.texts.sentences import DOCSTRING_END
+from foil.engine.texts.words import DOCSTRING_END
 
 _DROPPED_SECTION = re.compile(
     "see also|references|bibliography|methods|authors?|copyright|license|todo|history|contents|links?|credits|index",

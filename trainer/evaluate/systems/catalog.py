@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from foil.engine.errors import UsageError
-from foil.trainer.evaluate.systems.bm25 import Bm25
 from foil.trainer.evaluate.systems.cross_encoder import Reranker
 from foil.trainer.evaluate.systems.embedder import embedder, onnx_embedder
 from foil.trainer.evaluate.systems.endpoint import endpoint
-from foil.trainer.evaluate.systems.given import GivenOrder, TrecRun
+from foil.trainer.evaluate.systems.given import Bm25, GivenOrder, TrecRun
 from foil.trainer.evaluate.systems.llm_reranker import METHODS, LlmReranker
 from foil.trainer.evaluate.systems.rewriter import BEFORE, REWRITER, Rewriter
 from foil.trainer.evaluate.systems.system import ONNX, Progress, System, SystemSettings, quiet

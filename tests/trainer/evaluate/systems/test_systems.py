@@ -15,9 +15,9 @@ from foil.engine.errors import ModelError, TrainingDivergedError, UsageError
 from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery
 from foil.trainer.evaluate.benchmarks.catalog import read_benchmark
 from foil.trainer.evaluate.systems import dense, embedder
-from foil.trainer.evaluate.systems.bm25 import Bm25
 from foil.trainer.evaluate.systems.catalog import open_system
 from foil.trainer.evaluate.systems.dense import VectorCache, search
+from foil.trainer.evaluate.systems.given import Bm25
 from foil.trainer.evaluate.systems.system import Bm25Settings, SystemSettings
 from foil.trainer.model.checksums import digest_of
 from tests.trainer.evaluate.benchmarks.tiny_benchmarks import write_benchmark

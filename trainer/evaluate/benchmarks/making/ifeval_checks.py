@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foil.engine.errors import UsageError
-from foil.engine.texts.sentences import SENTENCE_GAP
+from foil.engine.texts.words import SENTENCE_GAP
 
 Check = Callable[..., bool]
 """(response, **arguments of the instruction) -> whether the response follows it."""

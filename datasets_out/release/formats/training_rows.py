@@ -1,4 +1,4 @@
-"""Rows as trainers of embedders read them: FlagEmbedding, GritLM and sentence-transformers.
+"""Rows as trainers of embedders read them: FlagEmbedding, GritLM, sentence-transformers and Tevatron.
 
 FlagEmbedding and GritLM read {query, pos, neg}, each with the instruction apart in its own way. FlagEmbedding takes
 `prompt` in place of its `query_instruction_for_retrieval`, if that option is set (set it to ""), and joins it by
@@ -11,15 +11,26 @@ embedding. An intent without a relevant or without another passage gives no row:
 
 sentence-transformers takes every column but the label for an input, texts as the model reads them, so there are no ids.
 n-tuples are apart by their length: its trainer takes several data sets at once.
+
+Tevatron, as its documentation and reader have it, and with Promptriever's fields:
+
+    SPLIT.jsonl               query_id, query, positive_passages, negative_passages of {docid, title, text} (1, 1.5)
+                              + only_query, only_instruction, has_instruction, new_negatives (Promptriever)
+    v2/queries/SPLIT.jsonl    query_id, query_text, positive_document_ids, negative_document_ids (version 2)
+    v2/corpus/SPLIT.jsonl     docid, text
+
+It joins title and text by a blank itself in its first form; the corpus of the second has one text. Promptriever's
+`new_negatives` are the passages that answer the query and break the instruction.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
 from foil.datasets_out.release.formats.release_format import TEXT, Layout, ReleaseFormat, columns
 from foil.datasets_out.release.released_topic import JudgedIntent, ReleasedTopic, judged_intents
 from foil.datasets_out.release.row_files import OutputRow
+from foil.engine.topic import Passage
 
 
 def _both_sided(released: ReleasedTopic) -> Iterator[JudgedIntent]:
@@ -85,4 +96,49 @@ SENTENCE_TRANSFORMERS = ReleaseFormat(
         "pairs": columns(query=TEXT, passage=TEXT, label=pa.int64()),
     },
     "sentence-similarity",
+)
+
+
+def _rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:
+    for judged in judged_intents(released.topic):
+        if not (judged.positives and judged.negatives):
+            continue
+        yield OutputRow(f"{released.split}.jsonl", _first_form(judged, layout))
+        values = {
+            "query_id": judged.intent.id,
+            "query_text": layout.query(judged.intent),
+            "positive_document_ids": [passage.id for passage in judged.positives],
+            "negative_document_ids": [passage.id for passage in judged.negatives],
+        }
+        yield OutputRow(f"v2/queries/{released.split}.jsonl", values)
+        for passage in (*judged.positives, *judged.negatives):
+            document = {"docid": passage.id, "text": layout.passage(passage)}
+            yield OutputRow(f"v2/corpus/{released.split}.jsonl", document, passage.id)
+
+
+def _first_form(judged: JudgedIntent, layout: Layout) -> dict[str, object]:
+    intent = judged.intent
+    foils = [passage for passage in judged.negatives if passage.role == "instruction_negative"]
+    return {
+        "query_id": intent.id,
+        "query": layout.query(intent),
+        "positive_passages": _passages(judged.positives),
+        "negative_passages": _passages(judged.negatives),
+        "only_query": intent.query,
+        "only_instruction": intent.instruction,
+        "has_instruction": bool(intent.instruction),
+        "new_negatives": _passages(foils if intent.instruction else ()),
+    }
+
+
+def _passages(passages: Iterable[Passage]) -> list[dict[str, str]]:
+    return [{"docid": passage.id, "title": passage.title, "text": passage.text} for passage in passages]
+
+
+TEVATRON = ReleaseFormat(
+    "tevatron",
+    _rows,
+    "python -m tevatron.retriever.driver.train --dataset_name json --dataset_path {folder}/{split}.jsonl  # 1, 1.5\n"
+    "python -m tevatron.retriever.driver.train --dataset_name json --dataset_path {folder}/v2/queries/{split}.jsonl "
+    "--corpus_name json --corpus_path {folder}/v2/corpus/{split}.jsonl ...  # 2",
 )
