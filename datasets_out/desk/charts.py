@@ -6,7 +6,9 @@ The colours are `var(--...)`, so one drawing serves light and dark pages. Each c
 drawn from; a screen reader speaks its description, and reads the table.
 """
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import vl_convert
@@ -18,30 +20,7 @@ SERIES = tuple(f"var(--series-{number})" for number in range(1, 7))
 _MOST_BARS = 24
 _MOST_CHARS = 30
 _WIDTH = 720
-_CONFIG = {
-    "background": None,
-    "font": "inherit",
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": "currentColor",
-        "titleColor": "currentColor",
-        "gridColor": "var(--line)",
-        "domainColor": "var(--line)",
-        "tickColor": "var(--line)",
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "labelLimit": 260,
-    },
-    "legend": {
-        "labelColor": "currentColor",
-        "titleColor": "currentColor",
-        "labelFontSize": 12,
-        "orient": "top",
-        "title": None,
-        "symbolType": "square",
-    },
-}
+_CONFIG = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 
 def bar_chart(rows: Rows, category: str, value: str, *, series: str = "", stacked: bool = True, title: str = "") -> str:

@@ -3,6 +3,7 @@
 Checked with mlcroissant 1.1.1, which also reads the records by it.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,7 @@ from foil.datasets_out.release.checksums import file_sha256
 from foil.datasets_out.release.row_files import WrittenFile
 
 CROISSANT = "croissant.json"
-_CONTEXT: Mapping[str, Any] = {
-    "@language": "en", "@vocab": "https://schema.org/", "citeAs": "cr:citeAs", "column": "cr:column",
-    "conformsTo": "dct:conformsTo", "cr": "http://mlcommons.org/croissant/",
-    "rai": "http://mlcommons.org/croissant/RAI/", "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"}, "dct": "http://purl.org/dc/terms/",
-    "examples": {"@id": "cr:examples", "@type": "@json"}, "extract": "cr:extract", "field": "cr:field",
-    "fileProperty": "cr:fileProperty", "fileObject": "cr:fileObject", "fileSet": "cr:fileSet", "format": "cr:format",
-    "includes": "cr:includes", "isLiveDataset": "cr:isLiveDataset", "jsonPath": "cr:jsonPath", "key": "cr:key",
-    "md5": "cr:md5", "parentField": "cr:parentField", "path": "cr:path", "recordSet": "cr:recordSet",
-    "references": "cr:references", "regex": "cr:regex", "repeated": "cr:repeated", "replace": "cr:replace",
-    "samplingRate": "cr:samplingRate", "sc": "https://schema.org/", "separator": "cr:separator",
-    "source": "cr:source", "subField": "cr:subField", "transform": "cr:transform", "isArray": "cr:isArray",
-    "arrayShape": "cr:arrayShape", "equivalentProperty": "cr:equivalentProperty",
-}  # fmt: skip
+_CONTEXT = json.loads(Path(__file__).with_name("croissant_context.json").read_text(encoding="utf-8"))
 _FORMATS = {".parquet": "application/x-parquet", ".jsonl": "application/jsonlines", ".tsv": "text/tab-separated-values"}
 
 

@@ -185,20 +185,8 @@ def _check_int8(exported: ExportedFile, least_cosine: float) -> ExportedFile:
     return exported
 
 
-SENTENCES = (
-    "The ferry leaves at dawn.",
-    "How do I sort a table by two columns?",
-    "A lighthouse keeper writes down the wind every hour, and nobody has read these books since 1931.",
-    "Only passages that give a year.",
-    "def area(width, height): return width * height",
-    "Bread needs flour, water, salt and time; an oven at 230 degrees does the rest.",
-    "Which rivers cross a border twice?",
-    "The committee did not agree, so the bridge was built where the map had a gap.",
-    "Passages that name no price, please.",
-    "Le train de nuit part de Lyon à minuit.",
-    "In the third experiment 12 of 40 seeds failed, which is 30 %.",
-    "An instruction may deny what the query asks for.",
-)
+SENTENCES = tuple(Path(__file__).with_name("check_sentences.txt").read_text(encoding="utf-8").splitlines())
+"""On which an exported model is compared with the one that it was made from: texts of our own, short and long."""
 
 
 def check_texts() -> list[str]:

@@ -13,44 +13,7 @@ from foil.trainer.model.checksums import ranks_pairs
 CARD, AVERAGE_CARD = (
     Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("card.md", "average_card.md")
 )
-ASKING = """## How to ask it
-
-Instruction and query are joined as `{pair}`, title and text of a passage as `{passage}`; leave out what is empty. No
-prompt is put before either. {lengths}
-
-{usage}"""
-LICENCE = """## Licence
-
-The weights derive from the base model and keep its licence. The topics, of which it saw those for training, are under
-these licences:
-
-{licences}"""
-
-LENGTHS = """In training texts were cut after {query_tokens} tokens (queries with their instructions)
-and {passage_tokens} tokens (passages). Cut a query that is too long yourself: its instruction must not go."""
-PAIR_LENGTHS = """In training a query and its passage together were cut after {passage_tokens} tokens, a query with an
-instruction after half of that. Cut a query that is too long yourself: its instruction must not go."""
-
-EMBEDDER_USAGE = """```python
-from sentence_transformers import {library_class}
-model = {library_class}("path/of/this/directory")
-query = "sort a table"
-instruction = "Only answers that name an argument."
-asked = model.encode_query(f"{example}")
-found = model.encode_document(["A passage."])
-print(model.similarity(asked, found))
-```"""
-
-RERANKER_USAGE = """A score is a raw logit of query and passage together: it orders the passages of one query.
-
-```python
-from sentence_transformers import CrossEncoder
-model = CrossEncoder("path/of/this/directory")
-query = "sort a table"
-instruction = "Only answers that name an argument."
-print(model.rank(f"{example}", ["A passage.", "Another one."]))
-```"""
-
+_PARTS: Mapping[str, str] = yaml.safe_load(Path(__file__).with_name("card_parts.yaml").read_text(encoding="utf-8"))
 PACKAGED_BASE = "sentence-transformers/all-MiniLM-L6-v2"
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 DRAWINGS = {"training.png": "Loss and dev measures over the steps", "curve.png": "What sensitivity costs"}
@@ -147,17 +110,17 @@ def _warnings(facts: Mapping[str, Any]) -> str:
 
 def _asking(facts: Mapping[str, Any]) -> str:
     template, encode, is_reranker = facts["template"], facts["settings"]["encode"], ranks_pairs(facts)
-    lengths = (PAIR_LENGTHS if is_reranker else LENGTHS).format(
+    lengths = _PARTS["pair_lengths" if is_reranker else "lengths"].format(
         query_tokens=encode["query_tokens"] or encode["max_tokens"], passage_tokens=encode["max_tokens"]
     )
-    usage = (RERANKER_USAGE if is_reranker else EMBEDDER_USAGE).format(
+    usage = _PARTS["reranker_usage" if is_reranker else "embedder_usage"].format(
         example=template["pair"], library_class=library_class(facts["settings"])
     )
-    return ASKING.format(pair=template["pair"], passage=template["passage"], lengths=lengths, usage=usage)
+    return _PARTS["asking"].format(pair=template["pair"], passage=template["passage"], lengths=lengths, usage=usage)
 
 
 def _licence(facts: Mapping[str, Any]) -> str:
-    return LICENCE.format(
+    return _PARTS["licence"].format(
         licences="\n".join(f"- {words}: {count:,} topics" for words, count in facts["licences"].items())
     )
 

@@ -9,42 +9,15 @@ kind has its wordings; a hash of the object's name selects one. The question nev
 import re
 from pathlib import Path
 
+import yaml
+
 from foil.engine.ids import fraction_of
 from foil.engine.seeds.python_docs.words import agree
 from foil.engine.texts.words import word_set, words_of
 
 _VERBS = words_of(Path(__file__).with_name("verbs.txt"))
 
-_ACTION_WORDINGS = (
-    "How do I {action}?",
-    "How can I {action} in Python?",
-    "What is the way to {action}?",
-    "Which function should I call to {action}?",
-    "I want to {action}, what do I use?",
-    "python {action}",
-    "Is there something ready-made to {action}?",
-    "What can I use to {action}?",
-    "I need to {action}",
-    "What would you reach for to {action}?",
-)
-_RESULT_WORDINGS = (
-    "How do I get {thing}?",
-    "How can I obtain {thing} in Python?",
-    "What gives me {thing}?",
-    "I am looking for {thing}",
-    "Which call returns {thing}?",
-    "python get {thing}",
-    "What should I use when I need {thing}?",
-    "Is there a function that returns {thing}?",
-)
-_THING_WORDINGS = (
-    "{thing} in Python",
-    "python {thing}",
-    "What should I use for {thing}?",
-    "What is there for {thing}?",
-    "What do I import for {thing}?",
-    "Need something for {thing}",
-)
+_WORDINGS = yaml.safe_load(Path(__file__).with_name("wordings.yaml").read_text(encoding="utf-8"))
 _PROPER_NAMES = word_set(
     """airy bayesian bernoulli bessel beta cauchy chebyshev cholesky dirichlet euler fourier gauss gaussian hankel
     hermite hermitian huber jacobi jensen kelvin kolmogorov laguerre laplace legendre lagrange mathieu pearson
@@ -81,12 +54,12 @@ def question_of(summary: str, name: str) -> str:
     verb = "" if words[1] == "of" else base_verb(words[0])
     complement = " ".join(words[1:]).replace(" and returns ", " and return ")
     if verb in _RETURN_VERBS and words[1].lower() in {"a", "an", "the", "all", "one"}:
-        return _choose_wording(_RESULT_WORDINGS, name).format(thing=complement)
+        return _choose_wording(_WORDINGS["result"], name).format(thing=complement)
     if verb == "return" or words[0].endswith(","):
         return ""
     if not verb:
         return _noun_question(words, name)
-    return _choose_wording(_ACTION_WORDINGS, name).format(action=f"{verb} {complement}")
+    return _choose_wording(_WORDINGS["action"], name).format(action=f"{verb} {complement}")
 
 
 def as_order(summary: str) -> str:
@@ -122,7 +95,7 @@ def _noun_question(words: list[str], name: str) -> str:
     noun = " ".join([first_word if is_common else words[0], *words[1:]])
     if _OBJECT_KIND.match(noun):
         noun = f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"
-    wordings = _ARTICLE_WORDINGS if noun.startswith(("a ", "an ")) else _THING_WORDINGS
+    wordings = _ARTICLE_WORDINGS if noun.startswith(("a ", "an ")) else _WORDINGS["thing"]
     return _choose_wording(wordings, name).format(thing=noun)
 
 

@@ -11,6 +11,8 @@ was not tried on them.
 
 from pathlib import Path
 
+import yaml
+
 from foil.engine.errors import UsageError
 from foil.engine.seeds.beir import find_table, grade_of
 from foil.engine.seeds.files.ledger import Ledger
@@ -22,24 +24,7 @@ from foil.trainer.evaluate.benchmarks.files import present, read_documents, rows
 
 QUERIES, DOCUMENTS = "MAIR-Queries", "MAIR-Docs"
 
-_TASKS = {
-    "Academic": "Competition-Math FairRanking_2020 LitSearch ProofWiki_Proof ProofWiki_Reference SciDocs SciFact "
-    "StackMathQA Stacks_Proof Stacks_Reference Stein_Proof Stein_Reference TAD TAS2 Trench_Proof Trench_Reference",
-    "Code": "APPS CodeEditSearch CodeSearchNet Conala FoodAPI HuggingfaceAPI HumanEval-X LeetCode MBPP PytorchAPI "
-    "RepoBench SWE-Bench-Lite SpotifyAPI TLDR TMDB TensorAPI ToolBench WeatherAPI",
-    "Finance": "Apple ConvFinQA FiQA FinQA FinanceBench HC3Finance TAT-DQA Trade-the-event",
-    "Legal": "AILA2019-Case AILA2019-Statutes BSARD BillSum CUAD GerDaLIR LeCaRDv2 LegalQuAD REGIR-EU2UK REGIR-UK2EU "
-    "TREC-Legal_2011",
-    "Medical": "CARE CliniDS_2014 CliniDS_2015 CliniDS_2016 ClinicalTrials_2021 ClinicalTrials_2022 "
-    "ClinicalTrials_2023 Genomics-AdHoc_2004 Genomics-AdHoc_2005 Genomics-AdHoc_2006 Genomics-AdHoc_2007 Monant "
-    "NFCorpus PrecisionMedicine-Article_2019 PrecisionMedicine-Article_2020 PrecisionMedicine_2017 "
-    "PrecisionMedicine_2018 PrecisionMedicine_2019 Trec-Covid",
-    "Web": "ACORDAR AY2 ArguAna CAsT_2019 CAsT_2020 CAsT_2021 CAsT_2022 CPCD CQADupStack ChroniclingAmericaQA Core17 "
-    "Core_2017 DD_2015 DD_2016 DD_2017 ELI5 ExcluIR FairRanking_2021 FairRanking_2022 Fever IFEval InstructIR MISeD "
-    "Microblog_2011 Microblog_2012 Microblog_2013 Microblog_2014 NTCIR NevIR NeuCLIR-Tech_2023 NeuCLIR_2022 "
-    "NeuCLIR_2023 News21 PointRec ProCIS-Dialog ProCIS-Turn ProductSearch_2023 QuanTemp Quora Robust04 SParC "
-    "SParC-SQL Spider Spider-SQL TREx ToT_2023 ToT_2024 TopiOCQA Touche WebTableSearch WnCw WnWi WoW zsRE",
-}
+_TASKS = yaml.safe_load(Path(__file__).with_name("mair_tasks.yaml").read_text(encoding="utf-8"))
 DOMAINS = {task: domain for domain, tasks in _TASKS.items() for task in tasks.split()}
 """Task -> domain."""
 
