@@ -30,6 +30,7 @@ READER_GONE = 141
 _COLUMN_WIDTH = 8  # with its borders, at least: rich drops what has no room, and a terminal wraps what has too little
 _NOT_FOUND = 127
 _PAGE_WIDTH = 20
+_NAME_WIDTH = 27
 
 Rows = Iterable[Sequence[Any]]
 _DATA_ALONE = ContextVar("data_alone", default=False)
@@ -90,6 +91,12 @@ def show(columns: Sequence[str], rows: Rows, title: str | None = None, *, number
     with console.capture() as capture:
         console.print(_table(columns, rows, title, numbers=numbers))
     _write_words(capture.get())
+
+
+def in_columns(name: str, cells: Sequence[str], widths: Iterable[int]) -> str:
+    """A line of a table without borders, its cells to the right; a longer name has a line of its own."""
+    line = "".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+    return name.ljust(_NAME_WIDTH) + line if len(name) <= _NAME_WIDTH else f"{name}\n{' ' * _NAME_WIDTH}{line}"
 
 
 def is_interactive() -> bool:

@@ -145,9 +145,7 @@ def _family(intent: Intent) -> str:
 
 
 def _judged(topic: Topic, intent: Intent) -> Iterator[tuple[Passage, int]]:
-    labels = {
-        judgment.passage_id: judgment.relevance for judgment in topic.judgments if judgment.intent_id == intent.id
-    }
+    labels = {each.passage_id: each.relevance for each in topic.judgments if each.intent_id == intent.id}
     return ((passage, labels[passage.id]) for passage in topic.passages if passage.id in labels)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foil.cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
-from foil.cluster.terminal import print_json, print_line, print_paragraph, say
+from foil.cluster.terminal import in_columns, print_json, print_line, print_paragraph, say
 from foil.engine.seeds.files.ledger import ledger_lines
 from foil.engine.storage.opening import mirror_of
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from foil.engine.settings import Settings
     from foil.engine.topic import Seed
 
-_NAME_WIDTH = 27
-_COLUMNS = (("seeds", 6), ("pass", 6), ("calls", 8), ("tokens", 9), ("dollars", 10), ("paid", 6), ("hours", 7))
+_COLUMNS = {"seeds": 6, "pass": 6, "calls": 8, "tokens": 9, "dollars": 10, "paid": 6, "hours": 7}
 
 
 def plan(
@@ -133,7 +132,7 @@ class _PlanReport:
         print_paragraph(f"{self._seeds:,} seeds; {source}")
         if rates.differs:
             print_paragraph(f"these rates are of a job that differs in {', '.join(rates.differs)}")
-        print_line(_in_columns("stage", [name for name, _ in _COLUMNS]))
+        print_line(in_columns("stage", [*_COLUMNS], _COLUMNS.values()))
         for cost in self._costs:
             self._print_stage(cost)
         for line in self._not_seen:
@@ -222,12 +221,6 @@ def _sum(amounts: Sequence[Range]) -> Range:
     return Range(*map(sum, zip(*bounds, strict=True)))
 
 
-def _in_columns(name: str, cells: Sequence[str]) -> str:
-    """A line of the table; a longer name has a line of its own."""
-    line = "".join(cell.rjust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True)).rstrip()
-    return name.ljust(_NAME_WIDTH) + line if len(name) <= _NAME_WIDTH else f"{name}\n{' ' * _NAME_WIDTH}{line}"
-
-
 def _print_amounts(name: str, shares: Sequence[str], amounts: Sequence[Range | None], own: Sequence[str]) -> None:
     """Three lines of calls, tokens and dollars: what is expected, at least, at most; `?` for what is not known."""
     for title, bound in ((name, "expected"), ("  at least", "low"), ("  at most", "high")):
@@ -235,7 +228,7 @@ def _print_amounts(name: str, shares: Sequence[str], amounts: Sequence[Range | N
         dollars = amounts[2]
         cells.append("?" if dollars is None else _format_dollars(getattr(dollars, bound)))
         ends = (shares, own) if bound == "expected" else (["", ""], ["", ""])
-        print_line(_in_columns(title, [*ends[0], *cells, *ends[1]]))
+        print_line(in_columns(title, [*ends[0], *cells, *ends[1]], _COLUMNS.values()))
 
 
 def _format_dollars(number: float) -> str:

@@ -74,9 +74,7 @@ def _list_corpora(*, as_json: bool) -> None:
     from foil.engine.seeds.files.download import CORPORA
 
     columns = ["corpus", "files", "licence", "by hand"]
-    rows = [
-        (corpus.name, corpus.hub or len(corpus.files), corpus.licence, corpus.by_hand) for corpus in CORPORA.values()
-    ]
+    rows = [(each.name, each.hub or len(each.files), each.licence, each.by_hand) for each in CORPORA.values()]
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foil.cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
-from foil.cluster.terminal import live_table, print_json, print_line, print_paragraph, say, show
+from foil.cluster.terminal import in_columns, live_table, print_json, print_line, print_paragraph, say, show
 from foil.engine.seeds.files.ledger import ledger_lines
 
 if TYPE_CHECKING:
@@ -17,17 +17,8 @@ if TYPE_CHECKING:
     from foil.engine.planning.funnel import Change, Ending, Funnel, StageCounts
     from foil.engine.requests import Request
 
-_STAGE_COLUMNS = (
-    ("sent", 5),
-    ("valid", 6),
-    ("mended", 7),
-    ("corrected", 10),
-    ("drawn", 6),
-    ("given up", 9),
-    ("tokens", 10),
-)
+_STAGE_COLUMNS = {"sent": 5, "valid": 6, "mended": 7, "corrected": 10, "drawn": 6, "given up": 9, "tokens": 10}
 """Each with its width; the stage has what is left of 80 columns."""
-_NAME_WIDTH = 27
 _EXCERPT = 400
 _CHANGES = 2
 _Z = 1.96
@@ -108,7 +99,7 @@ class _TryReport:
         """The tables and words."""
         funnel, topics = self._funnel, self._funnel.topics
         print_line(str(self._job.out))
-        print_line(_in_columns("stage", [name for name, _ in _STAGE_COLUMNS]))
+        print_line(in_columns("stage", [*_STAGE_COLUMNS], _STAGE_COLUMNS.values()))
         for stage in funnel.stages.values():
             print_line(_stage_line(stage))
         print_paragraph(
@@ -244,13 +235,7 @@ class _TryReport:
 
 def _stage_line(stage: StageCounts) -> str:
     numbers = (stage.sent, stage.valid, stage.salvaged, stage.corrected, stage.drawn, stage.given_up, stage.tokens)
-    return _in_columns(stage.task, [f"{number:,}" for number in numbers])
-
-
-def _in_columns(name: str, cells: Sequence[str]) -> str:
-    """A line of the table of stages; a longer name has a line of its own."""
-    line = "".join(cell.rjust(width) for cell, (_, width) in zip(cells, _STAGE_COLUMNS, strict=True))
-    return name.ljust(_NAME_WIDTH) + line if len(name) <= _NAME_WIDTH else f"{name}\n{' ' * _NAME_WIDTH}{line}"
+    return in_columns(stage.task, [f"{number:,}" for number in numbers], _STAGE_COLUMNS.values())
 
 
 def _counted(topics: int) -> str:
