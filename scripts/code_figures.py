@@ -40,7 +40,7 @@ class Ceiling(NamedTuple):
 
 
 CEILINGS: Mapping[str, Ceiling] = {
-    "lines of source": Ceiling(68_700, 48_000),
+    "lines of source": Ceiling(66_667, 48_000),
     "lines of the longest file": Ceiling(FILE_LINES, FILE_LINES),
     f"files over {FILE_LINES} lines": Ceiling(0, 0),
     "lines of the longest function": Ceiling(FUNCTION_LINES, FUNCTION_LINES),
@@ -50,11 +50,11 @@ CEILINGS: Mapping[str, Ceiling] = {
     "parameters of a public function": Ceiling(PARAMETERS, PARAMETERS),
     f"public functions over {PARAMETERS} parameters": Ceiling(0, 0),
     "vague bindings": Ceiling(30, 30),
-    "noqa in source": Ceiling(26, 20),
+    "noqa in source": Ceiling(20, 20),
     "class names used twice": Ceiling(0, 0),
-    f"folders of fewer than {FOLDER_MODULES} modules": Ceiling(7, 0),
-    "`told` in source and pages": Ceiling(15, 15),
-    "`beside` in source and pages": Ceiling(41, 20),
+    f"folders of fewer than {FOLDER_MODULES} modules": Ceiling(5, 0),
+    "`told` in source and pages": Ceiling(13, 13),
+    "`beside` in source and pages": Ceiling(0, 0),
 }
 
 
