@@ -15,7 +15,7 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -149,6 +149,11 @@ def put_text(path: Path, text: str, *, durable: bool = True) -> None:
 def put_json(path: Path, value: Any) -> None:
     """`put_bytes` of JSON."""
     put_text(path, json.dumps(value))
+
+
+def put_json_lines(path: Path, rows: Iterable[Any]) -> None:
+    """`put_bytes` of JSON, a row a line."""
+    put_text(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
 
 
 def publish_folder(folder: Path, write: Callable[[Path], None]) -> None:

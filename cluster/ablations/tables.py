@@ -1,13 +1,12 @@
 """The tables of an ablation: on the terminal, as ablation.md, and their numbers as ablation.jsonl."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from foil.cluster.terminal import print_line, show
-from foil.engine.atomic_files import put_text
+from foil.engine.atomic_files import put_json_lines, put_text
 from foil.trainer.evaluate.ablation.settings import BASELINE
 from foil.trainer.evaluate.ablation.table import CellResult, cell_text
 
@@ -79,8 +78,7 @@ def write_tables(out: Path, tables: Sequence[Table], head: str, chosen: str) -> 
         pages.append(f"## {title}\n\n{_markdown([columns, ['---'] * len(columns), *lines])}")
     print_line(marked)
     put_text(out / "ablation.md", "\n".join(pages))
-    rows = (json.dumps(row, ensure_ascii=False) + "\n" for table in tables for row in table.rows())
-    put_text(out / "ablation.jsonl", "".join(rows))
+    put_json_lines(out / "ablation.jsonl", (row for table in tables for row in table.rows()))
 
 
 def _markdown(lines: Sequence[Sequence[str]]) -> str:

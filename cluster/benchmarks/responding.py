@@ -1,6 +1,5 @@
 """`foil benchmarks respond`: a model answers IFEval's prompts, for `foil benchmarks make ifeval:FOLDER`."""
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from foil.cluster.benchmarks.sources import prompts_of_sub_tasks
 from foil.cluster.evaluations.benchmarks import DEFAULT_OUT
 from foil.cluster.job import settings_from
 from foil.cluster.terminal import print_json, say, show
-from foil.engine.atomic_files import put_text
+from foil.engine.atomic_files import put_json_lines
 from foil.engine.errors import UsageError
 from foil.trainer.evaluate.benchmarks.making.ifeval import KIND
 from foil.trainer.evaluate.benchmarks.making.responses import RespondingSettings, is_enough, respond
@@ -33,7 +32,7 @@ def draw_responses(source: str, model: str, overrides: Sequence[str], replies: P
     draws = asker.run(lambda ask: respond(prompts, settings, ask, hosted.model))
     pairs = zip(prompts, draws, strict=True)
     rows = [{"prompt": prompt.prompt, "response": text} for prompt, texts in pairs for text in texts]
-    put_text(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
+    put_json_lines(path, rows)
     counts = {"prompts": len(prompts), "responses": len(rows), "following": sum(sum(texts.values()) for texts in draws),
               "short": sum(not is_enough(texts, settings) for texts in draws), "requests": asker.sent}  # fmt: skip
     if as_json:

@@ -16,7 +16,7 @@ from foil.cluster.benchmarks.making import rank_all
 from foil.cluster.evaluations.benchmarks import DEFAULT_OUT, open_pool, read_source
 from foil.cluster.job import settings_from
 from foil.cluster.terminal import print_json, say, show
-from foil.engine.atomic_files import publish_folder, put_json, put_text
+from foil.engine.atomic_files import publish_folder, put_json, put_json_lines, put_text
 from foil.engine.errors import UsageError
 from foil.engine.ids import fraction_of
 from foil.engine.seeds.files.text_files import read_text
@@ -28,7 +28,7 @@ from foil.trainer.evaluate.benchmarks.making.made import write_benchmark
 from foil.trainer.evaluate.benchmarks.making.review import ReviewSettings, changes, doubtful, with_judgments
 from foil.trainer.evaluate.systems.llm_replies import LlmReplies, hosted_settings
 from foil.validators.audits.marks import ItemMarks, read_marks
-from foil.validators.audits.sheet import LETTERS, AuditedPassage, AuditItem, Stratum, key_of, sheet_json, sheet_text
+from foil.validators.audits.sheet import LETTERS, AuditedPassage, AuditItem, Stratum, key_of, sheet_rows, sheet_text
 
 
 def draw_review(
@@ -49,7 +49,7 @@ def draw_review(
     items = list(review_items(benchmark, in_doubt))
     put_json(key, {"digest": benchmark.digest, "items": key_of(items)})
     put_text(text, sheet_text(items))
-    put_text(rows, sheet_json(items))
+    put_json_lines(rows, sheet_rows(items))
     say(f"{len(items)} queries in {text} and {rows}; mark them in one of the two, then:")
     say(f"    foil benchmarks review {source} --marked FILE --into FOLDER")
     return [str(text), str(rows)]
@@ -124,7 +124,7 @@ def draft_instructions(source: str, model: str, sheet: Path, overrides: Sequence
     hosted = hosted_settings("", model, settings)
     asker = LlmReplies(hosted, replies or DEFAULT_OUT / "replies")
     rows = asker.run(lambda ask: drafts(benchmark, settings, ask, hosted.model))
-    put_text(sheet, "".join(f"{json.dumps(draft.row(), ensure_ascii=False)}\n" for draft in rows))
+    put_json_lines(sheet, (draft.row() for draft in rows))
     say(f"{len(rows)} instructions in {sheet} ({asker.sent} requests); set `keep` of each row to yes or no, then:")
     say(f"    foil benchmarks annotate {source} --marked {sheet} --into FOLDER")
     return len(rows)

@@ -206,11 +206,6 @@ def sheet_rows(items: Sequence[AuditItem]) -> Iterator[dict[str, Any]]:
         }
 
 
-def sheet_json(items: Sequence[AuditItem]) -> str:
-    """The sheet's jsonl form."""
-    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in sheet_rows(items))
-
-
 def key_of(items: Sequence[AuditItem]) -> dict[str, Any]:
     """What the score needs and the reader must not see. No text of a corpus is in it."""
     return {str(item.number): _key(item) for item in items}

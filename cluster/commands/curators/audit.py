@@ -51,8 +51,8 @@ def audit(
 def _draw(out: Path, name: str, topics: int, seed: int, snapshot: str | None, sheet: Path) -> list[str]:
     from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
     from foil.datasets_out.sql.audits import put_key
-    from foil.engine.atomic_files import put_text
-    from foil.validators.audits.sheet import draw_items, key_of, sheet_json, sheet_text
+    from foil.engine.atomic_files import put_json_lines, put_text
+    from foil.validators.audits.sheet import draw_items, key_of, sheet_rows, sheet_text
 
     source = load_snapshot(out, snapshot)
     items = draw_items(read_accepted(source), topics, seed)
@@ -65,7 +65,7 @@ def _draw(out: Path, name: str, topics: int, seed: int, snapshot: str | None, sh
         if path.exists():
             raise UsageError(f"{path} exists, and may hold marks; give another --sheet")
     put_text(text, sheet_text(items))
-    put_text(rows, sheet_json(items))
+    put_json_lines(rows, sheet_rows(items))
     say(f"{len(items)} items in {text} and {rows}; mark them in one of the two, then:")
     say(f"    foil audit {out} --name {name} --score FILE --reader NAME")
     return [str(text), str(rows)]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from foil.engine.atomic_files import put_text
+from foil.engine.atomic_files import put_json_lines
 from foil.engine.errors import CorruptDataError
 from foil.trainer.evaluate.comparison.scores import CollectionScores, Values
 from foil.trainer.evaluate.measures.significance import bootstrap_interval, differences, holm, t_test, wilcoxon
@@ -176,7 +176,7 @@ def _only(part: CollectionScores, attribute: str, name: str) -> dict[str, dict[s
 def keep(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Adds rows to a JSONL file; one that measured the same thing in the same way replaces the earlier one."""
     by_key = {_key(row): row for row in [*_read(path), *rows]}
-    put_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in by_key.values()))
+    put_json_lines(path, by_key.values())
 
 
 def _key(row: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from foil.trainer.evaluate.measures.catalog import Measure, measure_all, measure
 from foil.trainer.evaluate.measures.following.p_mrr import PMRR
 from foil.trainer.evaluate.measures.judged import Run
 from foil.trainer.evaluate.measures.ranking import RankingMeasure
-from foil.trainer.evaluate.systems.given import GivenOrder, TrecRun
+from foil.trainer.evaluate.systems.model_free import GivenOrder, TrecRun
 from foil.trainer.evaluate.systems.system import System, ranking_of
 
 GROUPED_BY = ("mode", "dimension", "domain")

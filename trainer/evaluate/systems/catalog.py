@@ -7,8 +7,8 @@ from foil.engine.errors import UsageError
 from foil.trainer.evaluate.systems.cross_encoder import Reranker
 from foil.trainer.evaluate.systems.embedder import embedder, onnx_embedder
 from foil.trainer.evaluate.systems.endpoint import endpoint
-from foil.trainer.evaluate.systems.given import Bm25, GivenOrder, TrecRun
 from foil.trainer.evaluate.systems.llm_reranker import METHODS, LlmReranker
+from foil.trainer.evaluate.systems.model_free import Bm25, GivenOrder, TrecRun
 from foil.trainer.evaluate.systems.rewriter import BEFORE, REWRITER, Rewriter
 from foil.trainer.evaluate.systems.system import ONNX, Progress, System, SystemSettings, quiet
 

@@ -14,7 +14,7 @@ from foil.trainer.evaluate.benchmarks.making.made import write_benchmark as writ
 from foil.trainer.evaluate.benchmarks.readers import instructir, trec
 from foil.trainer.evaluate.benchmarks.readers.mair import DOMAINS
 from foil.trainer.evaluate.benchmarks.readers.rank_llm import read_hits
-from foil.trainer.evaluate.systems.given import Bm25
+from foil.trainer.evaluate.systems.model_free import Bm25
 from foil.trainer.evaluate.systems.system import Bm25Settings, ranking_of
 from tests.trainer.evaluate.benchmarks.tiny_benchmarks import LAYOUTS, lines, write_benchmark
 

@@ -19,7 +19,7 @@ from foil.trainer.evaluate.comparison.results import instruction_lines, keep, re
 from foil.trainer.evaluate.comparison.scores import CollectionScores, score
 from foil.trainer.evaluate.comparison.topics import gains
 from foil.trainer.evaluate.measures.catalog import measure_all, measure_named
-from foil.trainer.evaluate.systems.given import Bm25, TrecRun
+from foil.trainer.evaluate.systems.model_free import Bm25, TrecRun
 from foil.trainer.evaluate.systems.system import Bm25Settings
 from tests.trainer.evaluate.benchmarks.tiny_benchmarks import write_benchmark
 

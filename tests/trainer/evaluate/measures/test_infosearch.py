@@ -17,7 +17,7 @@ from foil.trainer.evaluate.measures.following.infosearch import (
     released_sicr,
 )
 from foil.trainer.evaluate.measures.following.p_mrr import rank_change
-from foil.trainer.evaluate.systems.given import Bm25
+from foil.trainer.evaluate.systems.model_free import Bm25
 from foil.trainer.evaluate.systems.system import Bm25Settings
 from tests.trainer.evaluate.measures.variants import Variant, list_with, variants_of
 

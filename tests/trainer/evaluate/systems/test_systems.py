@@ -17,7 +17,7 @@ from foil.trainer.evaluate.benchmarks.catalog import read_benchmark
 from foil.trainer.evaluate.systems import dense, embedder
 from foil.trainer.evaluate.systems.catalog import open_system
 from foil.trainer.evaluate.systems.dense import VectorCache, search
-from foil.trainer.evaluate.systems.given import Bm25
+from foil.trainer.evaluate.systems.model_free import Bm25
 from foil.trainer.evaluate.systems.system import Bm25Settings, SystemSettings
 from foil.trainer.model.checksums import digest_of
 from tests.trainer.evaluate.benchmarks.tiny_benchmarks import write_benchmark

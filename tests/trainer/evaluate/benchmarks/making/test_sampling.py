@@ -18,7 +18,7 @@ from foil.trainer.evaluate.benchmarks.making.sampling import (
     sample_queries,
 )
 from foil.trainer.evaluate.benchmarks.making.topics import benchmark_of
-from foil.trainer.evaluate.systems.given import Bm25
+from foil.trainer.evaluate.systems.model_free import Bm25
 from foil.trainer.evaluate.systems.system import Bm25Settings
 from tests.support.trainer_world import topic
 
