@@ -10,8 +10,7 @@ from foil.cluster.job import settings_from
 from foil.cluster.terminal import print_json, say, show
 from foil.engine.atomic_files import put_json_lines
 from foil.engine.errors import UsageError
-from foil.trainer.evaluate.benchmarks.making.ifeval import KIND
-from foil.trainer.evaluate.benchmarks.making.responses import RespondingSettings, is_enough, respond
+from foil.trainer.evaluate.benchmarks.making.ifeval import KIND, RespondingSettings, is_enough, respond
 from foil.trainer.evaluate.systems.llm_replies import LlmReplies, hosted_settings
 
 

@@ -15,10 +15,9 @@ from foil.datasets_out.commits.encoding import seal, unseal
 from foil.datasets_out.commits.entries import CommittedFile
 from foil.engine.atomic_files import FileSystem, sync
 from foil.engine.errors import CommitError, CommitUnknownError, CorruptDataError
-from foil.engine.storage.links import inside
 from foil.engine.storage.local_store import LocalStore
 from foil.engine.storage.opening import open_store
-from foil.engine.storage.store import Store, StoredObject
+from foil.engine.storage.store import Store, StoredObject, inside
 
 FETCHES = 16
 _READ_BYTES = 8 << 20

@@ -24,9 +24,8 @@ from foil.datasets_out.commits.versions import FOLDER, Version, version_name
 from foil.engine.errors import CommitError, CorruptDataError, NoRunError
 from foil.engine.flow.journal_reading import damage
 from foil.engine.ids import sha256_hex
-from foil.engine.storage.links import inside
 from foil.engine.storage.opening import open_store
-from foil.engine.storage.store import DRAFTS
+from foil.engine.storage.store import DRAFTS, inside
 
 _READERS = 8
 _NOTED_AT_ONCE = 256

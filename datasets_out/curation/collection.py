@@ -19,9 +19,8 @@ from foil.datasets_out.commits.versions import FOLDER, PACK_NAME, VERSION_NAME
 from foil.engine.flow.journal_reading import undamaged_segments
 from foil.engine.flow.journal_records import NO_PARTITION
 from foil.engine.storage.lease import hold
-from foil.engine.storage.links import inside
 from foil.engine.storage.opening import open_store
-from foil.engine.storage.store import DRAFTS
+from foil.engine.storage.store import DRAFTS, inside
 
 _DAY_S = 86_400.0
 

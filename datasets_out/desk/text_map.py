@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from foil.datasets_out.desk.map_groups import area_names
 from foil.datasets_out.desk.sections import Ask
 from foil.engine.atomic_files import put_bytes
-from foil.engine.storage.links import inside
+from foil.engine.storage.store import inside
 from foil.engine.visible_text import visible
 
 NEIGHBOURS = 5

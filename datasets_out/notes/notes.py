@@ -13,7 +13,7 @@ import pyarrow as pa
 from foil.engine.atomic_files import locked, read_regular, sync
 from foil.engine.errors import CorruptDataError
 from foil.engine.ids import canonical_json
-from foil.engine.storage.links import inside
+from foil.engine.storage.store import inside
 
 NOTES = pa.schema([(name, pa.string()) for name in ("topic_id", "author", "flag", "note", "noted_at")])
 """`flag` is "" or a word such as `bad`; `noted_at` is the time in UTC, as ISO 8601."""

@@ -31,7 +31,7 @@ from foil.datasets_out.training.training_view import SPLITS, Split, TrainingView
 from foil.engine.atomic_files import publish_folder, put_text, write_json
 from foil.engine.errors import UsageError
 from foil.engine.ids import canonical_json
-from foil.engine.storage.links import inside
+from foil.engine.storage.store import inside
 from foil.engine.topic import Seed
 from foil.engine.visible_text import visible
 

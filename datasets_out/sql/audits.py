@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from foil.engine.atomic_files import link_if_absent, locked, put_bytes, read_json, write_new
 from foil.engine.errors import CorruptDataError, UsageError
 from foil.engine.ids import canonical_json
-from foil.engine.storage.links import inside
+from foil.engine.storage.store import inside
 
 AUDITS = pa.schema(
     [

@@ -16,7 +16,7 @@ import pyarrow as pa
 from foil.engine.atomic_files import read_regular
 from foil.engine.errors import CorruptDataError
 from foil.engine.ids import canonical_json
-from foil.engine.storage.links import inside
+from foil.engine.storage.store import inside
 
 RESULTS, PROMPTS = "results.jsonl", "prompts.jsonl"
 _JSON = ("collections", "facts", "versions", "selected_prompts", "by_prompt")

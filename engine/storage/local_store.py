@@ -10,8 +10,7 @@ from pathlib import Path
 
 from foil.engine.atomic_files import FileSystem, link_if_absent, replace_file, sync, write_new
 from foil.engine.crash_points import crash_point
-from foil.engine.storage.links import inside
-from foil.engine.storage.store import DRAFTS, Appender, StoredObject, check_key
+from foil.engine.storage.store import DRAFTS, Appender, StoredObject, check_key, inside
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 """What the operating system answers where no file can be."""

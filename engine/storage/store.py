@@ -14,6 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from foil.engine.errors import CorruptDataError
+
+
+def inside(folder: Path, path: Path) -> Path:
+    """The path. Raises CorruptDataError where a link on the way leads out: nothing is read or written through one."""
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise CorruptDataError(f"{path} leads out of {folder}, to {path.resolve()}; remove that link")
+    return path
+
+
 DRAFTS = "staging"
 """No key begins with this name: a folder keeps its unfinished files there."""
 _NAME = re.compile(r"[^./\x00-\x1f\x7f\\][^/\x00-\x1f\x7f\\]*")
