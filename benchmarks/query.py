@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import duckdb
 import pyarrow as pa
@@ -34,7 +35,7 @@ from foil.datasets_out.sql.query import run_sql
 from foil.datasets_out.sql.views import views_script
 from foil.engine.flow.progress import count_topics
 from foil.engine.ids import content_id, sha256_hex
-from foil.engine.topic import INTENT_ROLES, PASSAGE_ROLES, Call, Intent, Judgment, Passage, Topic, Verdict, intent_id
+from foil.engine.topic import Call, Intent, IntentRole, Judgment, Passage, PassageRole, Topic, Verdict, intent_id
 
 PARTITION_TOPICS = 2000
 BUDGET_S = 2.0
@@ -66,9 +67,9 @@ def topics(rng: random.Random) -> Iterator[Topic]:
         query = text(8)
         intents = tuple(
             Intent(intent_id(name, str(i), query), role, text(25) if i else "", query)
-            for i, role in enumerate(INTENT_ROLES[:5])
+            for i, role in enumerate(get_args(IntentRole)[:5])
         )
-        passages = tuple(Passage(text(90), role, attributes={"library": "any"}) for role in PASSAGE_ROLES[:5])
+        passages = tuple(Passage(text(90), role, attributes={"library": "any"}) for role in get_args(PassageRole)[:5])
         yield Topic(
             id=name, seed_id=f"seed-{number}", corpus="bench", recipe="verifiable", query=query,
             intents=intents, passages=passages,

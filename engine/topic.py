@@ -23,14 +23,6 @@ PassageRole = Literal[
 Outcome = Literal["pass", "edit", "reject"]
 Status = Literal["accepted", "rejected", "failed"]
 
-INTENT_ROLES: tuple[IntentRole, ...] = (
-    "original", "instructed", "poisoned_instruction", "poisoned_query", "reversed", "dual",
-)  # fmt: skip
-PASSAGE_ROLES: tuple[PassageRole, ...] = (
-    "seed_positive", "seed_negative", "generated_positive", "instruction_negative", "query_negative", "distractor",
-    "mined_negative",
-)  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Passage:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import string
+from typing import get_args
 
 import pyarrow as pa
 import pytest
@@ -13,12 +14,12 @@ from foil.datasets_out.commits.encoding import encode
 from foil.datasets_out.commits.schema import SCHEMA_VERSION, TABLES, from_tables, to_tables
 from foil.engine.errors import UnstorableTopicError
 from foil.engine.topic import (
-    INTENT_ROLES,
-    PASSAGE_ROLES,
     Call,
     Intent,
+    IntentRole,
     Judgment,
     Passage,
+    PassageRole,
     Topic,
     Verdict,
 )
@@ -35,8 +36,8 @@ odd = st.one_of(
 ids = st.text(string.ascii_lowercase + "/-", min_size=1, max_size=8)
 mappings = st.dictionaries(odd, odd, max_size=3)
 finite = st.floats(allow_nan=False)
-intents = st.builds(Intent, ids, st.sampled_from(INTENT_ROLES), odd, odd, mappings)
-passages = st.builds(Passage, odd, st.sampled_from(PASSAGE_ROLES), odd, odd, odd, mappings)
+intents = st.builds(Intent, ids, st.sampled_from(get_args(IntentRole)), odd, odd, mappings)
+passages = st.builds(Passage, odd, st.sampled_from(get_args(PassageRole)), odd, odd, odd, mappings)
 votes = st.lists(st.integers(-(2**31), 2**31 - 1), max_size=3).map(tuple)
 judgments = st.builds(Judgment, ids, ids, st.integers(-128, 127), odd, votes)
 outcomes = st.sampled_from(["pass", "edit", "reject"])

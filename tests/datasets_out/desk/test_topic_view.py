@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import replace
+from typing import get_args
 
 from foil.datasets_out.desk.topic_view import ROLES, view_topic
 from foil.datasets_out.diff.word_diff import Span
-from foil.engine.topic import INTENT_ROLES, PASSAGE_ROLES, Intent, Passage, Verdict, intent_id
+from foil.engine.topic import Intent, IntentRole, Passage, PassageRole, Verdict, intent_id
 from tests.support.sample_run import SHORT, SORT, accepted, rejected
 
 
@@ -88,6 +89,6 @@ def test_texts_are_whole_on_request_and_their_length_is_said():
 
 
 def test_every_role_has_words_and_a_view_is_json():
-    assert set(ROLES) == {*INTENT_ROLES, *PASSAGE_ROLES}
+    assert set(ROLES) == {*get_args(IntentRole), *get_args(PassageRole)}
     view = view_topic(accepted("list"))
     assert json.loads(json.dumps(view.to_json()))["matrix"] == [[1, 1, -1], [1, -1, 0]]
