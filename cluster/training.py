@@ -53,7 +53,9 @@ def pin_protected(settings: TrainSettings) -> list[TopicSource]:
 
 def pin_topics(job: TrainingJob, settings: TrainSettings) -> TrainingView:
     """The accepted topics of the runs that the job trains on."""
-    return TrainingView(pin_sources(job, settings), settings.split, pin_protected(settings))
+    teacher = settings.loss.teacher
+    judged = bool(teacher and teacher.judge)
+    return TrainingView(pin_sources(job, settings), settings.split, pin_protected(settings), judged=judged)
 
 
 def train_job(job: TrainingJob, settings: TrainSettings, command: str, *watchers: Callbacks) -> PublishedModel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from foil.datasets_out.training.sources import SourceSettings
 from foil.datasets_out.training.training_view import CACHED_PARTITIONS, SplitSettings
@@ -58,11 +58,20 @@ class EncodeSettings(Settings):
 
 
 class TeacherSettings(Settings):
-    """A trained reranker whose scores an embedder learns too; see `trainer.train.loss.teacher`."""
+    """Whose scores an embedder learns too, a trained reranker's or a judge's; see `trainer.train.loss.teacher`."""
 
-    model: Path = Field(description="a reranker that Foil trained, OUT/model of its job")
+    model: Path | None = Field(None, description="a reranker that Foil trained, OUT/model of its job")
+    judge: Literal["judge_demands"] | None = Field(
+        None, description="in its place: P(relevant) as this validator wrote it into the runs of `data`"
+    )
     loss: TeacherLoss = Field("kl", description="of whole lists, or of differences of scores")
     weight: float = Field(1.0, gt=0, le=1e6, description="of this loss, against 1 for the contrastive one")
+
+    @model_validator(mode="after")
+    def _one_teaches(self) -> TeacherSettings:
+        if (self.model is None) is (self.judge is None):
+            raise ValueError("a teacher is a `model`, a reranker that Foil trained, or a `judge`: name one of the two")
+        return self
 
 
 class LossSettings(Settings):
@@ -80,8 +89,15 @@ class LossSettings(Settings):
     instruction_samples: int | None = Field(None, ge=1, le=10**6, description="of those of the batch, so many a query")
     temperature: float = Field(0.05, gt=0, le=1_000, description="cosines are divided by it")
     teacher: TeacherSettings | None = Field(
-        None, description="`{model: OUT/model}`: a reranker whose scores are learnt in addition"
+        None,
+        description="whose scores are learnt in addition: `{model: OUT/model}`, a reranker's, or `judge`, short for "
+        "`{judge: judge_demands}`",
     )
+
+    @field_validator("teacher", mode="before")
+    @classmethod
+    def _judge_for_short(cls, value: Any) -> Any:
+        return {"judge": "judge_demands"} if value == "judge" else value
 
     @model_validator(mode="after")
     def _literal_blocks_need_all_pairs(self) -> LossSettings:
@@ -251,6 +267,11 @@ class TrainSettings(Settings):
     def _teacher_teaches_one_process(self) -> TrainSettings:
         if self.loss.teacher and self.workers:
             raise ValueError("loss.teacher scores the batches of one process; leave out `workers`")
+        if self.loss.teacher and self.loss.teacher.judge and self.instructions != "given":
+            raise ValueError(
+                f"a judge scored passages under the instructions given, and instructions is {self.instructions!r}; "
+                "leave out one of the two"
+            )
         return self
 
     @model_validator(mode="before")

@@ -9,7 +9,6 @@ not, or could not judge. A set that is not the one that was judged is refused be
 Price: the rows of one query are in memory.
 """
 
-import json
 import shutil
 import tempfile
 from collections import Counter
@@ -25,17 +24,17 @@ import pyarrow.parquet as pq
 from foil.cluster.seeds.training_set import TrainingRow, TrainingSetReader, TrainingSetSettings, entries_of, text_of
 from foil.datasets_out.commits.snapshot import load_snapshot, read_partitions
 from foil.datasets_out.release.row_files import Row, Sink, open_sink
+from foil.datasets_out.training.judge_scores import JUDGE, UNREADABLE, probabilities_of
 from foil.engine.atomic_files import sync
 from foil.engine.errors import UsageError
 from foil.engine.seeds.files.rows import SourceRow, read_rows
-from foil.engine.topic import Topic, Verdict
+from foil.engine.topic import Topic
 from foil.prompts.constraints.detectors import fold_text
 from foil.prompts.recipes.stored import unpack_topics
-from foil.validators.judges.votes import UNREADABLE
 
 PASSAGES, ROWS = "passages.jsonl", "set"
 LEFT_OUT, UNSEEN = "left_out", "not_in_the_run"
-_JUDGE, _DRAFT = "judge_demands", ".relabelled."
+_DRAFT = ".relabelled."
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,8 @@ def fates_of(packed: Topic, topic: Topic | None) -> Fates:
     labels = {label.passage_id: label.relevance for label in packed.judgments}
     stands = topic is not None and topic.status == "accepted"
     now = {label.passage_id: label.relevance for label in topic.judgments} if topic and stands else {}
-    verdict_of = {verdict.scope: verdict for verdict in topic.verdicts if verdict.validator == _JUDGE} if topic else {}
+    verdict_of = {verdict.scope: verdict for verdict in topic.verdicts if verdict.validator == JUDGE} if topic else {}
+    read = {passage: chance for (_, passage), chance in probabilities_of(topic.verdicts).items()} if topic else {}
     why = (topic.reason or "no_positive_left") if topic else UNSEEN
     fates: Fates = {}
     for passage in packed.passages:
@@ -142,15 +142,11 @@ def fates_of(packed: Topic, topic: Topic | None) -> Fates:
             outcome = ("marked" if reason else "kept") if now[passage.id] == label else "turned"
         else:
             outcome = "dropped" if stands and verdict and verdict.outcome == "edit" else LEFT_OUT
-        probability = verdict.score if verdict and _is_read(verdict) else None
+        probability = read.get(passage.id)
         unread = UNREADABLE if verdict and probability is None else ""
         reason = reason or (why if outcome == LEFT_OUT else unread)
         fates[fold_text(passage.text)] = Fate(label, outcome, reason, probability, packed.id)
     return fates
-
-
-def _is_read(verdict: Verdict) -> bool:
-    return any(choice != UNREADABLE for _, choice in json.loads(verdict.evidence)["votes"])
 
 
 class _SetFiles:

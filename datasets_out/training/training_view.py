@@ -25,13 +25,16 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pyarrow import compute
 from pydantic import Field
 
 from foil.datasets_out.commits.stored_rows import TablePart
+from foil.datasets_out.training.judge_scores import JUDGE, probabilities_of
 from foil.datasets_out.training.sources import TopicSource, digest_of
 from foil.engine.ids import DEV_SHARE, HELDOUT_SHARE, fraction_of, split_of
 from foil.engine.settings import Settings
 from foil.engine.texts.words import text_key
+from foil.engine.topic import Verdict
 
 Split = Literal["heldout", "dev", "train"]
 SPLITS: tuple[Split, ...] = ("heldout", "dev", "train")
@@ -43,6 +46,8 @@ _COLUMNS = {
     "passages": ["topic_id", "passage_id", "title", "text", "edited_from"],
     "judgments": ["topic_id", "intent_id", "passage_id", "relevance"],
 }
+_VERDICTS = ["topic_id", "validator", "scope", "evidence", "score"]
+"""Read only for a view of what a judge said."""
 
 Item = TypeVar("Item")
 Row = dict[str, Any]
@@ -68,7 +73,8 @@ class TopicGroup:
     """One topic: `relevance`, [intents, passages], is +1, -1, or 0 where nobody judged.
 
     `intents` are (instruction, query), with "" for no instruction; `passages` are (title, text); `keys` are, for each
-    passage, hashes of what must stay on one side of a split: its text, its id, its parent's id.
+    passage, hashes of what must stay on one side of a split: its text, its id, its parent's id. `probabilities`, of the
+    same shape as `relevance`, are the judge's P(relevant), NaN where it gave none; None in a view that leaves them out.
     """
 
     topic_id: str
@@ -79,6 +85,15 @@ class TopicGroup:
     relevance: NDArray[np.int8]
     held_out: bool = False
     corpus: str = ""
+    probabilities: NDArray[np.float64] | None = None
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether the judge gave scores to a relevant passage and to another one under the same intent."""
+        if self.probabilities is None:
+            return False
+        labels = np.where(np.isnan(self.probabilities), 0, self.relevance)
+        return bool(((labels > 0).any(1) & (labels < 0).any(1)).any())
 
     def only(self, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> TopicGroup:
         """The group with these intents and passages alone."""
@@ -88,6 +103,7 @@ class TopicGroup:
             passages=_select(self.passages, columns),
             keys=_select(self.keys, columns),
             relevance=self.relevance[np.ix_(rows, columns)],
+            probabilities=None if self.probabilities is None else self.probabilities[np.ix_(rows, columns)],
         )
 
 
@@ -104,18 +120,24 @@ class TrainingView:
     """The accepted topics of one source or several, by split. Partitions are numbered through all sources.
 
     `protected` gives no topics; its held-out and dev texts are kept out of training like those of the sources.
-    `facts` counts, for each split, the topics kept and dropped, the intents dropped and the passages removed.
+    `facts` counts, for each split, the topics kept and dropped, the intents dropped and the passages removed. `judged`:
+    the groups have what `judge_demands` said, and `facts` counts the topics scored.
     Every file is verified first, of a bucket those that it reads; raises CorruptDataError for any changed bit.
     """
 
     def __init__(
-        self, sources: Sequence[TopicSource], split: SplitSettings, protected: Sequence[TopicSource] = ()
+        self,
+        sources: Sequence[TopicSource],
+        split: SplitSettings,
+        protected: Sequence[TopicSource] = (),
+        *,
+        judged: bool = False,
     ) -> None:
         self.sources, self.split, self.digest = tuple(sources), split, digest_of(sources, protected)
         self._parts: list[tuple[TablePart, ...]] = []
         self._source_of: list[int] = []
         for number, source in enumerate(sources):
-            parts = _parts_of(source)
+            parts = _parts_of(source, judged=judged)
             self._parts += parts
             self._source_of += [number] * len(parts)
         self._protected: dict[Split, frozenset[int]] = self._protect(
@@ -125,8 +147,10 @@ class TrainingView:
         rows: dict[Split, list[tuple[int, int]]] = {name: [] for name in SPLITS}
         for row, group in self._all():
             name = self._split_of(group)
-            if self._separate(group, name, self.facts[name]):
+            if separated := self._separate(group, name, self.facts[name]):
                 rows[name].append(row)
+                if judged:
+                    self.facts[name]["topics_scored"] += separated.is_scored
         self._rows = {name: np.array(pairs, dtype=np.int32).reshape(-1, 2) for name, pairs in rows.items()}
 
     def partitions(self, split: Split) -> NDArray[np.int32]:
@@ -208,10 +232,12 @@ class TrainingView:
         return queries & ~(group.relevance[:, ~passages] > 0).any(1), passages
 
 
-def _parts_of(source: TopicSource) -> list[tuple[TablePart, ...]]:
-    """Where the rows of each partition lie, in the order of _COLUMNS; raises CorruptDataError for any changed bit."""
-    source.snapshot.check(_COLUMNS)
-    return list(zip(*(source.snapshot.parts(table) for table in _COLUMNS), strict=True))
+def _parts_of(source: TopicSource, *, judged: bool = False) -> list[tuple[TablePart, ...]]:
+    """Where the rows of each partition lie, in the order of _COLUMNS, verdicts last; raises CorruptDataError for any
+    changed bit."""
+    tables = [*_COLUMNS, *(["verdicts"] if judged else [])]
+    source.snapshot.check(tables)
+    return list(zip(*(source.snapshot.parts(table) for table in tables), strict=True))
 
 
 def _groups_of(source: TopicSource) -> Iterator[TopicGroup]:
@@ -229,14 +255,19 @@ def _select(items: Sequence[Item], keep: NDArray[np.bool_]) -> tuple[Item, ...]:
 @lru_cache(maxsize=CACHED_PARTITIONS)
 def _read(parts: tuple[TablePart, ...]) -> tuple[TopicGroup, ...]:
     """The groups of one partition, in the order of its topics; `parts` as in _COLUMNS."""
-    tables = [part.read(columns) for part, columns in zip(parts, _COLUMNS.values(), strict=True)]
+    tables = [part.read(columns) for part, columns in zip(parts, _COLUMNS.values(), strict=False)]
     topics, *children = [table.to_pylist() for table in tables]
     intents, passages, judgments = map(_by_topic, children)
+    verdicts = [_verdicts(part) for part in parts[len(_COLUMNS) :]]
     return tuple(
-        _group(topic, intents[name], passages[name], judgments.get(name, []))
+        _group(topic, intents[name], passages[name], judgments.get(name, []), *(own.get(name, []) for own in verdicts))
         for topic in topics
         if topic["status"] == "accepted" and (name := topic["topic_id"]) in intents
     )
+
+
+def _verdicts(part: TablePart) -> Mapping[str, list[Row]]:
+    return _by_topic(part.read(_VERDICTS).filter(compute.field("validator") == JUDGE).to_pylist())
 
 
 def _by_topic(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
@@ -246,7 +277,9 @@ def _by_topic(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
     return by_topic
 
 
-def _group(topic: Row, intents: list[Row], passages: list[Row], judgments: list[Row]) -> TopicGroup:
+def _group(
+    topic: Row, intents: list[Row], passages: list[Row], judgments: list[Row], verdicts: list[Row] | None = None
+) -> TopicGroup:
     intent_at = {row["intent_id"]: i for i, row in enumerate(intents)}
     passage_at = {row["passage_id"]: i for i, row in enumerate(passages)}
     relevance = np.zeros((len(intents), len(passages)), dtype=np.int8)
@@ -261,7 +294,19 @@ def _group(topic: Row, intents: list[Row], passages: list[Row], judgments: list[
         relevance=relevance,
         held_out=("split", "heldout") in topic["attributes"],
         corpus=topic["corpus"],
+        probabilities=None if verdicts is None else _probabilities(verdicts, intent_at, passage_at),
     )
+
+
+def _probabilities(
+    verdicts: list[Row], intent_at: Mapping[str, int], passage_at: Mapping[str, int]
+) -> NDArray[np.float64]:
+    table = np.full((len(intent_at), len(passage_at)), np.nan)
+    spoken = (Verdict(row["validator"], row["scope"], "pass", "", row["evidence"], row["score"]) for row in verdicts)
+    for (intent, passage), probability in probabilities_of(spoken).items():
+        if intent in intent_at and passage in passage_at:
+            table[intent_at[intent], passage_at[passage]] = probability
+    return table
 
 
 def passage_keys(text: str, passage_id: str, edited_from: str) -> tuple[int, ...]:

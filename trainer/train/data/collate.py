@@ -9,6 +9,7 @@ contrasted too (`LossSettings.instructions`). Then every own query is paired wit
 whichever worker holds it, and a block is the same for any number of workers.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -27,8 +28,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-Cells = dict[tuple[tuple[int, int], int], None]
-"""Keys of pairs and passages, each cell once."""
+Cell = tuple[tuple[int, int], int]
+"""Keys of a pair and a passage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,14 @@ class Batch:
     """Unique texts, and the relevant cells as `anchors`, [R, 2]: indices of (pair, passage).
 
     `judged` [M, 3]: the same of every cell of a topic that was judged, with 1 where it is relevant and 0 elsewhere.
+    `probabilities` [M]: of these a judge's P(relevant), NaN where it gave none.
     """
 
     passages: tuple[str, ...]
     pairs: tuple[QueryPair, ...]
     anchors: Ints
     judged: Ints
+    probabilities: NDArray[np.float64]
     keys: BatchKeys
 
 
@@ -101,7 +104,7 @@ def collate(
     """
     passages: dict[int, str] = {}
     pairs: dict[tuple[int, int], QueryPair] = {}
-    anchors, judged = Cells(), Cells()
+    anchors, judged = dict[Cell, None](), dict[Cell, float]()
     formed = iter(forms.format_passages([passage for group in groups for passage in group.passages]))
     for group in groups:
         texts = list(islice(formed, len(group.passages)))
@@ -110,7 +113,7 @@ def collate(
         _add_first(passages, columns, texts)
         _add_first(pairs, rows, group.intents)
         anchors |= dict.fromkeys((rows[i], columns[j]) for i, j in np.argwhere(group.relevance > 0))
-        judged |= dict.fromkeys((rows[i], columns[j]) for i, j in np.argwhere(group.relevance))
+        _add_judged(judged, rows, columns, group)
     asked_count = len(pairs)
     for intent in contrast_pairs:
         pairs.setdefault(_pair_key(intent), intent)
@@ -120,6 +123,7 @@ def collate(
         pairs=tuple(pairs.values()),
         anchors=_table([(pair_at[pair], passage_at[passage]) for pair, passage in anchors], 2),
         judged=_table([(pair_at[cell[0]], passage_at[cell[1]], cell in anchors) for cell in judged], 3),
+        probabilities=np.fromiter(judged.values(), dtype=np.float64, count=len(judged)),
         keys=BatchKeys(
             _table([(key,) for key in passages], 1),
             _table([(*key, position < asked_count) for position, key in enumerate(pairs)], 3),
@@ -132,6 +136,16 @@ def collate(
 def _add_first(table: dict[K, V], keys: Iterable[K], values: Iterable[V]) -> None:
     for key, value in zip(keys, values, strict=True):
         table.setdefault(key, value)
+
+
+def _add_judged(
+    judged: dict[Cell, float], rows: Sequence[tuple[int, int]], columns: Sequence[int], group: TopicGroup
+) -> None:
+    """Adds a topic's judged cells, each with the first probability that it has."""
+    for i, j in np.argwhere(group.relevance):
+        cell = rows[i], columns[j]
+        if math.isnan(judged.get(cell, math.nan)):
+            judged[cell] = math.nan if group.probabilities is None else float(group.probabilities[i, j])
 
 
 def _table(rows: Sequence[tuple[int, ...]], width: int) -> Ints:

@@ -142,7 +142,7 @@ class _Embedder:
     def __init__(self, model: Encoder, base: Encoder, settings: TrainSettings, view: TrainingView) -> None:
         self.model, self.base, self.batches = model, base, BatchReader(view, settings, model.texts)
         self._settings = settings
-        self._teacher = Teacher(settings) if settings.loss.teacher else None
+        self._teacher = Teacher(settings, view) if settings.loss.teacher else None
         self._steps = settings.schedule.with_steps_for(len(view.partitions("train"))).steps
         self._ahead: dict[int, _Input] = {}
 

@@ -59,9 +59,9 @@ def test_the_losses_are_those_worked_by_hand():
     assert teacher_loss(lists, "margin_mse", lambda each: each.teacher + 5).item() == pytest.approx(0, abs=1e-6)
 
 
-def test_lists_are_what_was_judged_with_the_reranker_s_own_scores(bert, reranker):
+def test_lists_are_what_was_judged_with_the_reranker_s_own_scores(bert, reranker, view):
     batch = collate(list(groups(3)), TEMPLATE)
-    lists = Teacher(settings_for(bert, **taught(reranker, "kl"))).lists(batch)
+    lists = Teacher(settings_for(bert, **taught(reranker, "kl")), view).lists(batch)
     scorer = load_pair_scorer(reranker, TEMPLATE, FULL)
     assert sum(each.weight for each in lists) == pytest.approx(1)
     relevant = set()
@@ -77,11 +77,11 @@ def test_lists_are_what_was_judged_with_the_reranker_s_own_scores(bert, reranker
 
 @pytest.mark.parametrize("loss", ["kl", "margin_mse"])
 @pytest.mark.parametrize("late", [False, True])
-def test_the_teacher_s_part_is_added_and_its_gradient_is_finite(bert, reranker, loss, late):
+def test_the_teacher_s_part_is_added_and_its_gradient_is_finite(bert, reranker, view, loss, late):
     model = ModelSettings(late_interaction=LateInteractionSettings(dimensions=16)) if late else ModelSettings()
     settings = TrainSettings(encode=FULL, model=model, **taught(reranker, loss))
     batch, found = collate(list(groups(4)), TEMPLATE), []
-    lists = Teacher(settings).lists(batch)
+    lists = Teacher(settings, view).lists(batch)
     for cached, step in ((False, lists), (True, lists), (False, ())):
         encoder = load(bert, FULL.model_copy(update={"micro_batch_tokens": 64}), model).train()
         how = settings.model_copy(update={"gradient_cache": cached})
