@@ -16,6 +16,7 @@ from foil.datasets_out.release.formats.release_format import BENCHMARK_SPLITS, R
 from foil.datasets_out.release.formats.training_script import SCRIPT
 from foil.datasets_out.release.row_files import WrittenFile
 from foil.datasets_out.release.run_facts import RunFacts, sections
+from foil.datasets_out.training.judge_scores import JUDGE
 from foil.datasets_out.training.training_view import Split, SplitSettings
 from foil.engine.ids import canonical_json
 from foil.engine.visible_text import visible
@@ -58,6 +59,7 @@ class ReleaseFacts:
     languages: tuple[str, ...]
     audits: tuple[CardRow, ...]
     judges: tuple[CardRow, ...]
+    cells: Counter[str]
 
 
 def configs(files: Sequence[WrittenFile], splits: Sequence[Split]) -> list[dict[str, Any]]:
@@ -173,6 +175,11 @@ def _use(facts: ReleaseFacts, files: Sequence[WrittenFile]) -> Iterable[str]:
     yield f"## Use\n\n```python\n{usage}\n```\n"
     if has_training_rows(files):
         yield f"`python {SCRIPT} BASE_MODEL` trains an embedder on it with sentence-transformers.\n"
+    if facts.cells["scored"]:
+        yield (
+            f"**Scores.** {JUDGE} gave P(relevant) of {facts.cells['scored']:,} of {facts.cells['judged']:,} judged "
+            f"pairs of intent and passage. {facts.format.scores}\n"
+        )
     yield f"Instruction and query, title and text are one text by the template `{facts.template}`."
     yield (
         "Cut the query where it is too long for a model with its instruction: trainers cut a text at its end, "

@@ -9,7 +9,7 @@ Promise: the same snapshot and order give the same bytes. What is in no file is 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from foil.datasets_out.release.croissant import CROISSANT, croissant
 from foil.datasets_out.release.formats.judged_corpora import MTEB_TASK, TASK_MODULE
 from foil.datasets_out.release.formats.release_format import BENCHMARK_SPLITS, Layout, ReleaseFormat, TextForm
 from foil.datasets_out.release.formats.training_script import SCRIPT, training_script
-from foil.datasets_out.release.released_topic import ReleasedTopic, released_topics
+from foil.datasets_out.release.released_topic import released_topics
 from foil.datasets_out.release.row_files import WITHHELD, OutputRow, RowFiles, WrittenFile
 from foil.datasets_out.release.run_facts import RunFacts, run_facts
 from foil.datasets_out.release.withheld_texts import CorpusIndex, look_up, withhold
@@ -90,6 +90,7 @@ class _Writing:
         self._snapshot: Snapshot = view.sources[0].snapshot
         self._topics: Counter[str] = Counter()
         self._held_back: Counter[str] = Counter()
+        self._cells: Counter[str] = Counter()
         self._nonredistributable = 0
         self._keys: set[str] = set()  # of the withheld texts so far
 
@@ -116,6 +117,10 @@ class _Writing:
         index = None if order.allow_nonredistributable else self._index()
         for released in released_topics(self._view, order.splits):
             self._topics[released.split] += 1
+            self._cells["judged"] += len(released.topic.judgments)
+            self._cells["scored"] += sum(
+                (j.intent_id, j.passage_id) in released.probabilities for j in released.topic.judgments
+            )
             self._nonredistributable += not released.topic.redistributable
             topic, entries = (released.topic, []) if order.allow_nonredistributable else withhold(released.topic, index)
             for entry in entries:
@@ -123,7 +128,7 @@ class _Writing:
                     self._keys.add(entry.key)
                     self._held_back[entry.place] += 1
                     yield OutputRow(TEXTS, entry.plain())
-            yield from order.format.rows(ReleasedTopic(topic, released.split), layout)
+            yield from order.format.rows(replace(released, topic=topic), layout)
 
     def _index(self) -> CorpusIndex | None:
         if self._order.seeds is None:
@@ -142,7 +147,7 @@ class _Writing:
             without_intents=accepted - considered,
             held_back=self._held_back, nonredistributable=self._nonredistributable,
             allowed=order.allow_nonredistributable, command=order.command, languages=order.languages,
-            audits=order.audits, judges=order.judges,
+            audits=order.audits, judges=order.judges, cells=self._cells,
         )  # fmt: skip
 
     def _describe(self, facts: ReleaseFacts, run: RunFacts, files: tuple[WrittenFile, ...]) -> None:
@@ -185,6 +190,7 @@ def manifest(facts: ReleaseFacts, files: Iterable[WrittenFile], digest: str, fin
         "nonredistributable_topics": facts.nonredistributable,
         "allow_nonredistributable": facts.allowed,
         "withheld_texts": dict(facts.held_back),
+        **({"cells": dict(facts.cells)} if facts.cells["scored"] else {}),
         "files": [{"name": file.name, "rows": file.rows, "withheld": file.withheld} for file in files],
     }
 

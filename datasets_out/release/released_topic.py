@@ -7,21 +7,23 @@ settings gives it. What else a topic carries goes too where it could tell a prot
 their evidence, attributes that are such a text. Replies of models are never part of a release.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain, compress
 
 from foil.datasets_out.commits.snapshot import read_partitions
+from foil.datasets_out.training.judge_scores import Probabilities, log_odds, probabilities_of
 from foil.datasets_out.training.training_view import KeptTopic, Split, TrainingView
 from foil.engine.topic import Intent, Passage, Topic
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasedTopic:
-    """A topic as one split may hold it."""
+    """A topic as one split may hold it, and what a judge said of its cells."""
 
     topic: Topic
     split: Split
+    probabilities: Probabilities = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,19 @@ class JudgedIntent:
     intent: Intent
     positives: tuple[Passage, ...]
     negatives: tuple[Passage, ...]
+    probabilities: Mapping[str, float]
+
+    def scored(self) -> Iterator["JudgedIntent"]:
+        """The intent with the passages that have a P(relevant), by their ids, where some of either kind have one."""
+        positives, negatives = (
+            tuple(p for p in of if p.id in self.probabilities) for of in (self.positives, self.negatives)
+        )
+        if positives and negatives:
+            yield replace(self, positives=positives, negatives=negatives)
+
+    def scores(self, passages: Iterable[Passage]) -> list[float]:
+        """The log odds of passages that have a P(relevant)."""
+        return [round(odds, 4) for odds in log_odds([self.probabilities[p.id] for p in passages]).tolist()]
 
 
 def released_topics(view: TrainingView, splits: Collection[Split]) -> Iterator[ReleasedTopic]:
@@ -40,15 +55,18 @@ def released_topics(view: TrainingView, splits: Collection[Split]) -> Iterator[R
         topics = {topic.id: topic for topic in partition}
         for choice in view.kept(number):
             if choice.split in splits:
-                yield ReleasedTopic(_separated(topics[choice.topic_id], choice, view), choice.split)
+                topic = topics[choice.topic_id]
+                yield ReleasedTopic(_separated(topic, choice, view), choice.split, probabilities_of(topic.verdicts))
 
 
-def judged_intents(topic: Topic) -> Iterator[JudgedIntent]:
+def judged_intents(released: ReleasedTopic) -> Iterator[JudgedIntent]:
     """Each intent with its judged passages, in the order of the topic's passages."""
+    topic = released.topic
     for intent in topic.intents:
         marks = {j.passage_id: j.relevance for j in topic.judgments if j.intent_id == intent.id}
         positives, negatives = (tuple(p for p in topic.passages if marks.get(p.id, 0) * sign > 0) for sign in (1, -1))
-        yield JudgedIntent(intent, positives, negatives)
+        own = {passage: chance for (of, passage), chance in released.probabilities.items() if of == intent.id}
+        yield JudgedIntent(intent, positives, negatives, own)
 
 
 def _separated(topic: Topic, choice: KeptTopic, view: TrainingView) -> Topic:

@@ -246,8 +246,9 @@ class _CsvSink(_JsonSink):
 def _kind_of(value: Any) -> pa.DataType:
     """The type of a value in JSON lines; what is nested counts as text."""
     kinds = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
-    if isinstance(value, list) and all(isinstance(part, str) for part in value):
-        return pa.list_(pa.string())
+    for kind in (str, float) if isinstance(value, list) else ():
+        if all(isinstance(part, kind) for part in value):
+            return pa.list_(kinds.get(kind, pa.string()))
     return kinds.get(type(value), pa.string())
 
 

@@ -186,6 +186,8 @@ def show_release(release: WrittenRelease, into: Path, *, as_json: bool) -> None:
         say(f"{split}: {words or 'no topics'}, as a training run has them")
     if facts.without_intents:
         say(f"{facts.without_intents:,} accepted rows have no intent, and are in no file; ask them with `foil sql`")
+    if scored := facts.cells["scored"]:
+        say(f"scores: P(relevant) of {scored:,} of {facts.cells['judged']:,} judged pairs. {facts.format.scores}")
     _say_rights(release, into)
     if release.signed_by:
         say(f"signed by the key {release.signed_by}")

@@ -24,7 +24,7 @@ TASK_MODULE = "mteb_task.py"
 
 def _beir_rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:
     folder, split = layout.folder(released.split), BENCHMARK_SPLITS[released.split]
-    for judged in judged_intents(released.topic):
+    for judged in judged_intents(released):
         if not judged.positives:
             continue  # no reader keeps a query without a relevant document
         intent = judged.intent
@@ -40,7 +40,7 @@ def _beir_rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:
 
 def _mteb_rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:
     folder, split = layout.folder(released.split), BENCHMARK_SPLITS[released.split]
-    pairs = combinations([judged for judged in judged_intents(released.topic) if judged.positives], 2)
+    pairs = combinations([judged for judged in judged_intents(released) if judged.positives], 2)
     for number, (first, second) in enumerate(pairs):
         later = {passage.id for passage in second.negatives}
         fallen = [passage.id for passage in first.positives if passage.id in later]

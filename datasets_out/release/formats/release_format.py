@@ -47,7 +47,7 @@ class Layout:
 class ReleaseFormat:
     """`rows` of one topic; the schemas of Parquet tables by name; how a user loads the folder, for the card.
 
-    `task`: what the Hugging Face hub calls the task.
+    `task`: what the Hugging Face hub calls the task. `scores`: where a judge's P(relevant) stands, as a sentence.
     """
 
     name: str
@@ -55,6 +55,7 @@ class ReleaseFormat:
     usage: str
     schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
     task: str = "text-retrieval"
+    scores: str = "This format has no place for it."
 
 
 def columns(**kinds: pa.DataType) -> pa.Schema:
@@ -63,5 +64,6 @@ def columns(**kinds: pa.DataType) -> pa.Schema:
 
 
 TEXT = pa.string()
+PROBABILITY = "It is `probability` of `judgments`, and empty where the judge gave none."
 BENCHMARK_SPLITS: Mapping[Split, str] = {"train": "train", "dev": "dev", "heldout": "test"}
 """What loaders of BEIR and mteb call the splits."""

@@ -4,6 +4,8 @@ hf      one configuration a table, Parquet, columns of plain types alone: topics
         verdicts, calls as they are committed (attributes as JSON text), and triplets
 jsonl   SPLIT.jsonl          intents, passages, judgments and verdicts nested in their topic
 atlas   topics/SPLIT.parquet text, id and columns, as Apple's embedding-atlas opens it; x and y where they are known
+
+In hf and jsonl a judgment has a judge's P(relevant) as `probability`, null where it gave none; so has each triplet.
 """
 
 import dataclasses
@@ -13,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from foil.datasets_out.commits.schema import TABLES
-from foil.datasets_out.release.formats.release_format import TEXT, Layout, ReleaseFormat, columns
+from foil.datasets_out.release.formats.release_format import PROBABILITY, TEXT, Layout, ReleaseFormat, columns
+from foil.datasets_out.release.formats.training_script import SCRIPT
 from foil.datasets_out.release.released_topic import ReleasedTopic, judged_intents
 from foil.datasets_out.release.row_files import OutputRow
 from foil.engine.ids import canonical_json
@@ -24,6 +27,7 @@ _IDS = {"intents": "intent_id", "passages": "passage_id"}
 _TRIPLETS = columns(
     topic_id=TEXT, intent_id=TEXT, intent_role=TEXT, instruction=TEXT, query=TEXT, positive_id=TEXT,
     positive_title=TEXT, positive=TEXT, negative_id=TEXT, negative_title=TEXT, negative=TEXT,
+    positive_probability=pa.float64(), negative_probability=pa.float64(),
 )  # fmt: skip
 
 
@@ -39,14 +43,18 @@ def _released(table: str) -> pa.Schema:
 
 
 _SCHEMAS = {table: _released(table) for table in TABLES} | {"triplets": _TRIPLETS}
+_SCHEMAS["judgments"] = _SCHEMAS["judgments"].append(pa.field("probability", pa.float64()))
 
 
 def _rows(released: ReleasedTopic, _layout: Layout) -> Iterator[OutputRow]:
     topic, file = released.topic, f"{released.split}.parquet"
     yield OutputRow(f"topics/{file}", _values("topics", topic, topic))
-    for table in ("intents", "passages", "judgments", "verdicts", "calls"):
+    for table in ("intents", "passages", "verdicts", "calls"):
         yield from (OutputRow(f"{table}/{file}", _values(table, topic, record)) for record in getattr(topic, table))
-    yield from (OutputRow(f"triplets/{file}", row) for row in _triplets(topic))
+    for judgment in topic.judgments:
+        probability = released.probabilities.get((judgment.intent_id, judgment.passage_id))
+        yield OutputRow(f"judgments/{file}", {**_values("judgments", topic, judgment), "probability": probability})
+    yield from (OutputRow(f"triplets/{file}", row) for row in _triplets(released))
 
 
 def _values(table: str, topic: Topic, record: Any) -> dict[str, Any]:
@@ -54,23 +62,33 @@ def _values(table: str, topic: Topic, record: Any) -> dict[str, Any]:
     values |= {"topic_id": topic.id, _IDS.get(table, "topic_id"): values.get("id", topic.id)}
     if "attributes" in values:
         values["attributes"] = canonical_json(dict(values["attributes"]))
-    return {name: list(values[name]) if name == "votes" else values[name] for name in _SCHEMAS[table].names}
+    return {
+        name: list(values[name]) if name == "votes" else values[name]
+        for name in _SCHEMAS[table].names
+        if name in values
+    }
 
 
-def _triplets(topic: Topic) -> Iterator[dict[str, Any]]:
-    for judged in judged_intents(topic):
+def _triplets(released: ReleasedTopic) -> Iterator[dict[str, Any]]:
+    topic = released.topic
+    for judged in judged_intents(released):
         intent = judged.intent
         for yes in judged.positives:
             for no in judged.negatives:
                 values = (
                     topic.id, intent.id, intent.role, intent.instruction, intent.query, yes.id, yes.title, yes.text,
-                    no.id, no.title, no.text,
+                    no.id, no.title, no.text, judged.probabilities.get(yes.id), judged.probabilities.get(no.id),
                 )  # fmt: skip
                 yield dict(zip(_TRIPLETS.names, values, strict=True))
 
 
 HUGGING_FACE = ReleaseFormat(
-    "hf", _rows, 'from datasets import load_dataset\n\ntriplets = load_dataset("{folder}", split="{split}")', _SCHEMAS
+    "hf",
+    _rows,
+    'from datasets import load_dataset\n\ntriplets = load_dataset("{folder}", split="{split}")',
+    _SCHEMAS,
+    scores=f"{PROBABILITY} Triplets have `positive_probability` and `negative_probability`, and `{SCRIPT} BASE_MODEL "
+    "--scores` trains on their log odds.",
 )
 
 
@@ -87,6 +105,8 @@ def _json_rows(released: ReleasedTopic, _layout: Layout) -> Iterator[OutputRow]:
     topic = released.topic
     head = {"topic_id": topic.id, "split": released.split, **{name: getattr(topic, name) for name in _SHARED}}
     parts = {name: [_plain(record) for record in getattr(topic, name)] for name in _PARTS}
+    for row in parts["judgments"]:
+        row["probability"] = released.probabilities.get((row["intent_id"], row["passage_id"]))
     values = {**head, "attributes": dict(topic.attributes), **parts}
     yield OutputRow(f"{released.split}.jsonl", values)
 
@@ -113,7 +133,10 @@ def _atlas_rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:
 
 
 JSON_LINES = ReleaseFormat(
-    "jsonl", _json_rows, 'import json\n\ntopics = [json.loads(line) for line in open("{folder}/{split}.jsonl")]'
+    "jsonl",
+    _json_rows,
+    'import json\n\ntopics = [json.loads(line) for line in open("{folder}/{split}.jsonl")]',
+    scores=PROBABILITY,
 )
 ATLAS = ReleaseFormat(
     "atlas",

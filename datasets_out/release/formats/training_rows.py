@@ -9,6 +9,10 @@ embedding. An intent without a relevant or without another passage gives no row:
     n-tuples-K     anchor, positive, negative_1 ... K   one for each relevant passage, with all K others
     pairs          query, passage, label                1 relevant, 0 not
 
+Where a judge gave P(relevant), FlagEmbedding's rows stand again in `scored/`, with its `pos_scores` and `neg_scores`,
+and sentence-transformers' in `scored-triplets` and `scored-n-tuples-K`, with the list `scores` of the positive and each
+negative, which MarginMSELoss and DistillKLDivLoss take for a label. They are log odds; passages without are left out.
+
 sentence-transformers takes every column but the label for an input, texts as the model reads them, so there are no ids.
 n-tuples are apart by their length: its trainer takes several data sets at once.
 
@@ -16,6 +20,7 @@ Tevatron, as its documentation and reader have it, and with Promptriever's field
 
     SPLIT.jsonl               query_id, query, positive_passages, negative_passages of {docid, title, text} (1, 1.5)
                               + only_query, only_instruction, has_instruction, new_negatives (Promptriever)
+    scored/SPLIT.jsonl        the same where a judge gave P(relevant), with the `score` of each passage (train_distil)
     v2/queries/SPLIT.jsonl    query_id, query_text, positive_document_ids, negative_document_ids (version 2)
     v2/corpus/SPLIT.jsonl     docid, text
 
@@ -23,18 +28,19 @@ It joins title and text by a blank itself in its first form; the corpus of the s
 `new_negatives` are the passages that answer the query and break the instruction.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from foil.datasets_out.release.formats.release_format import TEXT, Layout, ReleaseFormat, columns
+from foil.datasets_out.release.formats.training_script import SCRIPT
 from foil.datasets_out.release.released_topic import JudgedIntent, ReleasedTopic, judged_intents
 from foil.datasets_out.release.row_files import OutputRow
 from foil.engine.topic import Passage
 
 
 def _both_sided(released: ReleasedTopic) -> Iterator[JudgedIntent]:
-    return (judged for judged in judged_intents(released.topic) if judged.positives and judged.negatives)
+    return (judged for judged in judged_intents(released) if judged.positives and judged.negatives)
 
 
 def _flag_rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:
@@ -47,6 +53,10 @@ def _flag_rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:
             "type": "normal",
         }
         yield OutputRow(f"{released.split}.jsonl", values)
+        for scored in judged.scored():
+            texts = {"pos": [*map(layout.passage, scored.positives)], "neg": [*map(layout.passage, scored.negatives)]}
+            scores = {"pos_scores": scored.scores(scored.positives), "neg_scores": scored.scores(scored.negatives)}
+            yield OutputRow(f"scored/{released.split}.jsonl", {**values, **texts, **scores})
 
 
 def _grit_rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:
@@ -61,20 +71,31 @@ def _grit_rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:
 
 def _column_rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:
     file = f"{released.split}.parquet"
-    for judged in judged_intents(released.topic):
+    for judged in judged_intents(released):
         anchor = layout.query(judged.intent)
-        positives, negatives = ([*map(layout.passage, texts)] for texts in (judged.positives, judged.negatives))
-        for positive in positives:
-            for negative in negatives:
-                values = {"anchor": anchor, "positive": positive, "negative": negative}
-                yield OutputRow(f"triplets/{file}", values)
-            if negatives:
-                numbered = {f"negative_{number}": text for number, text in enumerate(negatives, 1)}
-                values = {"anchor": anchor, "positive": positive, **numbered}
-                yield OutputRow(f"n-tuples-{len(negatives)}/{file}", values)
-        for label, passages in ((1, positives), (0, negatives)):
-            for passage in passages:
+        yield from _tuples(judged, layout, file)
+        yield from (row for scored in judged.scored() for row in _tuples(scored, layout, file, "scored-"))
+        for label, passages in ((1, judged.positives), (0, judged.negatives)):
+            for passage in map(layout.passage, passages):
                 yield OutputRow(f"pairs/{file}", {"query": anchor, "passage": passage, "label": label})
+
+
+def _tuples(judged: JudgedIntent, layout: Layout, file: str, prefix: str = "") -> Iterator[OutputRow]:
+    """Triplets and n-tuples, with a prefix with the scores of their passages."""
+
+    def scores(*passages: Passage) -> dict[str, list[float]]:
+        return {"scores": judged.scores(passages)} if prefix else {}
+
+    negatives = judged.negatives
+    numbered = {f"negative_{number}": layout.passage(each) for number, each in enumerate(negatives, 1)}
+    for positive in judged.positives:
+        head = {"anchor": layout.query(judged.intent), "positive": layout.passage(positive)}
+        for negative in negatives:
+            values = {**head, "negative": layout.passage(negative), **scores(positive, negative)}
+            yield OutputRow(f"{prefix}triplets/{file}", values)
+        if negatives:
+            values = {**head, **numbered, **scores(positive, *negatives)}
+            yield OutputRow(f"{prefix}n-tuples-{len(negatives)}/{file}", values)
 
 
 FLAG_EMBEDDING = ReleaseFormat(
@@ -82,6 +103,7 @@ FLAG_EMBEDDING = ReleaseFormat(
     _flag_rows,
     "torchrun -m FlagEmbedding.finetune.embedder.encoder_only.base --train_data {folder}/{split}.jsonl "
     "--query_instruction_for_retrieval '' --query_instruction_format '{{}} {{}}' ...",
+    scores="`scored/` has the rows with log odds as `pos_scores` and `neg_scores`: `--knowledge_distillation True`.",
 )
 GRITLM = ReleaseFormat(
     "gritlm", _grit_rows, "torchrun -m training.run --mode embedding --train_data {folder}/{split}.jsonl ..."
@@ -93,17 +115,20 @@ SENTENCE_TRANSFORMERS = ReleaseFormat(
     "SentenceTransformerTrainer(model=model, train_dataset=triplets, loss=MultipleNegativesRankingLoss(model)).train()",
     {
         "triplets": columns(anchor=TEXT, positive=TEXT, negative=TEXT),
+        "scored-triplets": columns(anchor=TEXT, positive=TEXT, negative=TEXT, scores=pa.list_(pa.float64())),
         "pairs": columns(query=TEXT, passage=TEXT, label=pa.int64()),
     },
     "sentence-similarity",
+    "The tables `scored-triplets` and `scored-n-tuples-K` have the list `scores` of the log odds of the positive and "
+    f"each negative, for MarginMSELoss and DistillKLDivLoss; `{SCRIPT} BASE_MODEL --scores` trains on the first.",
 )
 
 
 def _rows(released: ReleasedTopic, layout: Layout) -> Iterator[OutputRow]:
-    for judged in judged_intents(released.topic):
-        if not (judged.positives and judged.negatives):
-            continue
+    for judged in _both_sided(released):
         yield OutputRow(f"{released.split}.jsonl", _first_form(judged, layout))
+        for scored in judged.scored():
+            yield OutputRow(f"scored/{released.split}.jsonl", _scored_form(scored, layout))
         values = {
             "query_id": judged.intent.id,
             "query_text": layout.query(judged.intent),
@@ -131,6 +156,15 @@ def _first_form(judged: JudgedIntent, layout: Layout) -> dict[str, object]:
     }
 
 
+def _scored_form(judged: JudgedIntent, layout: Layout) -> dict[str, object]:
+    def with_scores(passages: Sequence[Passage]) -> list[dict[str, object]]:
+        scores = judged.scores(passages)
+        return [{**each, "score": score} for each, score in zip(_passages(passages), scores, strict=True)]
+
+    lists = {"positive_passages": judged.positives, "negative_passages": judged.negatives}
+    return {**_first_form(judged, layout), **{name: with_scores(passages) for name, passages in lists.items()}}
+
+
 def _passages(passages: Iterable[Passage]) -> list[dict[str, str]]:
     return [{"docid": passage.id, "title": passage.title, "text": passage.text} for passage in passages]
 
@@ -141,4 +175,6 @@ TEVATRON = ReleaseFormat(
     "python -m tevatron.retriever.driver.train --dataset_name json --dataset_path {folder}/{split}.jsonl  # 1, 1.5\n"
     "python -m tevatron.retriever.driver.train --dataset_name json --dataset_path {folder}/v2/queries/{split}.jsonl "
     "--corpus_name json --corpus_path {folder}/v2/corpus/{split}.jsonl ...  # 2",
+    scores="`scored/` has the rows of its first form with the log odds of each passage as `score`, for "
+    "`tevatron.retriever.driver.train_distil`.",
 )
