@@ -8,8 +8,16 @@ def peak_memory() -> int:
 
     `ru_maxrss` is no such figure: a process starts with that of the one that started it.
     """
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) << 10
+    return _of_status("VmHWM")
+
+
+def current_memory() -> int:
+    """Bytes: what this process holds now (Linux)."""
+    return _of_status("VmRSS")
+
+
+def _of_status(name: str) -> int:
+    return int(Path("/proc/self/status").read_text().partition(f"{name}:")[2].split()[0]) << 10
 
 
 def forget_peak() -> None:

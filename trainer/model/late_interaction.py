@@ -90,8 +90,9 @@ def stack(vectors: Sequence[Tensor]) -> Tensor:
 
 
 def mean_max_sim(queries: Tensor, passages: Tensor) -> Tensor:
-    """[Q, T, D] x [P, S, D] token vectors -> [Q, P], in float32."""
-    scores: Tensor = maxsim(queries, passages, chunk_elements=ELEMENTS, length_normalize=True)
+    """[Q, T, D] x [P, S, D] token vectors -> [Q, P], in float32, outside autocast."""
+    with torch.autocast(queries.device.type, enabled=False):
+        scores: Tensor = maxsim(queries, passages, chunk_elements=ELEMENTS, length_normalize=True)
     return scores
 
 

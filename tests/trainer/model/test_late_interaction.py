@@ -1,6 +1,7 @@
 """A vector for each token: its scores, its training and its folder are those of sentence-transformers' own class."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +13,14 @@ from foil.cluster.commands.app import app
 from foil.cluster.endings import run_command
 from foil.engine.errors import UsageError
 from foil.trainer.evaluate.benchmarks.benchmark import Benchmark, EvaluationQuery
+from foil.trainer.evaluate.comparison import weights as weights_in_memory
+from foil.trainer.evaluate.comparison.weights import EncoderSystem, late_scores
 from foil.trainer.evaluate.interop.mteb_model import load_for_mteb
 from foil.trainer.evaluate.systems import dense
 from foil.trainer.evaluate.systems.catalog import open_system
+from foil.trainer.evaluate.systems.embedder import unit_vectors
 from foil.trainer.evaluate.systems.system import SystemSettings
+from foil.trainer.evaluate.systems.vector_cache import VectorCache
 from foil.trainer.export.onnx_encoder import load_exportable
 from foil.trainer.model.checkpoint import weights
 from foil.trainer.model.late_interaction import mean_max_sim, similarities
@@ -125,7 +130,7 @@ def test_search_in_blocks_finds_what_all_scores_say(trained, tmp_path, monkeypat
     lists = {query.id: tuple(documents)[number : number + 5] for number, query in enumerate(queries)}
     benchmark = Benchmark("b", "1", documents, tuple(queries), {}, candidates=lists if with_candidates else None)
     settings = SystemSettings(encode=FULL)
-    monkeypatch.setattr(dense, "BLOCK", 2)
+    monkeypatch.setattr(dense, "LATE_BLOCK", 2)
     monkeypatch.setattr(dense, "QUERIES", 2)
     runs = [open_system(str(trained.model), settings, tmp_path).rank(benchmark, 4) for _ in range(2)]
     assert runs[0] == runs[1]  # the second from the cache
@@ -138,6 +143,43 @@ def test_search_in_blocks_finds_what_all_scores_say(trained, tmp_path, monkeypat
         best = sorted(known.values(), reverse=True)[:4]
         assert np.allclose(sorted(runs[0][query.id].values(), reverse=True), best, atol=1e-6)
         assert all(abs(known[name] - score) < 1e-6 for name, score in runs[0][query.id].items())
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_an_evaluation_in_micro_batches_has_the_scores_of_one_padded_table(trained, monkeypatch, precision):
+    encoder = load(trained.model, FULL.model_copy(update={"micro_batch_tokens": 40, "precision": precision}))
+    passages = [f"{text} {number}" + " seen in the rain" * (number % 4) for number, text in enumerate(PASSAGES * 4)]
+    table = unit_vectors(encoder, passages, PAIRS)
+    expected = similarities(table[len(passages) :], table[: len(passages)])
+    monkeypatch.setattr(weights_in_memory, "TEXTS_AT_ONCE", 5)
+    assert np.allclose(late_scores(encoder, passages, PAIRS), expected, atol=1e-5)
+    queries = tuple(
+        EvaluationQuery(f"q{number}", query, instruction) for number, (instruction, query) in enumerate(PAIRS)
+    )
+    benchmark = Benchmark("b", "1", {f"d{n}": ("", text) for n, text in enumerate(passages)}, queries, {})
+    run = EncoderSystem("late", encoder).rank(benchmark, len(passages))
+    assert all(np.allclose(list(run[f"q{row}"].values()), own, atol=1e-5) for row, own in enumerate(expected))
+    few = replace(benchmark, candidates={query.id: ("d7", "d2") for query in queries})
+    assert [list(each) for each in EncoderSystem("late", encoder).rank(few, 2).values()] == [["d7", "d2"]] * 3
+    assert late_scores(encoder, [], PAIRS).shape == (3, 0)
+    assert late_scores(encoder, passages, []).shape == (0, 12)
+
+
+def test_token_vectors_lie_on_disk_without_padding_and_come_back_with_it(tmp_path):
+    generator = np.random.default_rng(0)
+    vectors = generator.normal(size=(3, 50, 8)).astype(np.float32)
+    for row, tokens in enumerate((2, 50, 7)):
+        vectors[row, tokens:] = 0
+    texts = [["a"], ["b"], ["c"]]
+    written = VectorCache(tmp_path, "d" * 40).vectors(texts, lambda: vectors)
+    again = VectorCache(tmp_path, "d" * 40)
+    read = again.vectors(texts, lambda: vectors[:0])
+    assert (again.encoded, np.array_equal(read, written), np.array_equal(read, vectors)) == (0, True, True)
+    [path] = tmp_path.rglob("*.npy")
+    assert path.stat().st_size < 59 * 8 * 4 + 3 * 50 + 300 < vectors.nbytes
+    path.write_bytes(path.read_bytes()[:-9])
+    assert np.array_equal(again.vectors(texts, lambda: vectors), vectors)
+    assert again.encoded == 3
 
 
 def test_what_needs_one_vector_says_so(bert, trained, view, tmp_path):

@@ -76,8 +76,9 @@ def score(
         values, both_ways = {}, {}
         for system in systems:
             reads = bare and not isinstance(system, GivenOrder | TrecRun)
-            ranked = ranking_of(system, both if reads else benchmark, depth)
-            run = {query.id: ranked[query.id] for query in benchmark.queries}
+            run = ranked = ranking_of(system, both if reads else benchmark, depth)
+            if len(ranked) > len(benchmark.queries):  # a run may be lazy, so no other is copied
+                run = {query.id: ranked[query.id] for query in benchmark.queries}
             on_run(benchmark, system, run)
             values[system.name] = measure_all(chosen, benchmark.queries, benchmark.qrels, run)
             if headline := _headline(benchmark, values[system.name]):

@@ -1,8 +1,9 @@
 """Exact search with vectors of texts or of their tokens, in blocks: of a local model or an endpoint, through the cache.
 
 Documents are encoded in blocks of BLOCK texts. The scores of QUERIES queries against one block are held at a time,
-with the best `k` so far: at most QUERIES x (k + BLOCK) numbers of 12 bytes, whatever the collection's size. Of
-token vectors a block takes 4 T D bytes a text (50 MB for 128 tokens of 96 numbers), and candidates alone are compared.
+with the best `k` so far: at most QUERIES x (k + BLOCK) numbers of 12 bytes, whatever the collection's size. Of token
+vectors a block has LATE_BLOCK texts, 4 T D bytes each (6 MB for 128 tokens of 96 numbers), and candidates alone are
+compared.
 Equal scores at the last rank: which of them stay is fixed, not meant.
 """
 
@@ -31,12 +32,12 @@ Floats = NDArray[np.float32]
 class VectorCache:
     """The blocks of one encoder on disk, so that an evaluation that was stopped or repeated encodes nothing again.
 
-        FOLDER/<digest of the encoder>/<digest of the block's texts>.npy    float32, [texts, D] or [texts, T, D]
+        FOLDER/<digest of the encoder>/<digest of the block's texts>.npy    float32, [texts, D]; of token vectors which
+                                                                            of [texts, T] are tokens, then [tokens, D]
 
     The digest of an encoder covers its weights, template and lengths. A block's vectors follow from the block alone, so
-    a resumed evaluation has the numbers of an undisturbed one. Price: 4 D bytes a text (1.5 kB for 384 numbers); of
-    token vectors as much for every token of the block's longest text. `encoded` counts the texts that it did not hold.
-    Without a folder it holds none.
+    a resumed evaluation has the numbers of an undisturbed one. Price: 4 D bytes a text (1.5 kB for 384 numbers), or
+    as much a token. `encoded` counts the texts that it did not hold. Without a folder it holds none.
     """
 
     def __init__(self, folder: Path | None, encoder_digest: str) -> None:
@@ -44,7 +45,7 @@ class VectorCache:
         self.encoded = 0
 
     def vectors(self, texts: Sequence[Sequence[str]], encode: Callable[[], Floats]) -> Floats:
-        """The vectors of these texts, [texts, ...], from the disk or by `encode()`; mapped into memory."""
+        """The vectors of these texts, [texts, ...], from the disk or by `encode()`; those of texts are mapped."""
         path = self._folder / f"{sha256_hex(canonical_json(texts))[:32]}.npy" if self._folder else None
         cached = _read(path, len(texts)) if path else None
         if cached is not None:
@@ -53,8 +54,9 @@ class VectorCache:
         if not np.isfinite(vectors).all():
             raise TrainingDivergedError("the model has vectors that are not finite numbers; take another model")
         if path:
-            buffer = io.BytesIO()
-            np.save(buffer, vectors)
+            buffer, is_token = io.BytesIO(), vectors.any(-1)
+            for part in (vectors,) if vectors.ndim == 2 else (is_token, vectors[is_token]):
+                np.save(buffer, part)
             put_bytes(path, buffer.getvalue(), durable=False)
         self.encoded += len(texts)
         return vectors
@@ -63,7 +65,9 @@ class VectorCache:
 def _read(path: Path, count: int) -> Floats | None:
     """A block that was saved; None where there is none, or a damaged one, which is then written anew."""
     try:
-        vectors: Floats = np.load(path, mmap_mode="r")
+        vectors = np.load(path, mmap_mode="r")
+        if vectors.dtype == bool:
+            vectors = _padded(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, EOFError) as error:
@@ -72,7 +76,16 @@ def _read(path: Path, count: int) -> Floats | None:
     return vectors if vectors.ndim >= 2 and len(vectors) == count else None
 
 
-BLOCK, QUERIES = 1_024, 1_024
+def _padded(path: Path) -> Floats:
+    """Token vectors, [texts, T, D], with zeros where a text has fewer."""
+    with path.open("rb") as file:
+        is_token, tokens = np.load(file), np.load(file)
+    vectors = np.zeros((*is_token.shape, tokens.shape[1]), dtype=np.float32)
+    vectors[is_token] = tokens
+    return vectors
+
+
+BLOCK, QUERIES, LATE_BLOCK = 1_024, 1_024, 128
 Best = tuple[Floats, NDArray[np.int64]]
 """Scores and positions of the best documents of some queries, both [queries, at most k]."""
 
@@ -109,7 +122,8 @@ class DenseSystem:
             queries = benchmark.queries[start : start + QUERIES]
             allowed = [np.array(places[query.id], dtype=np.int64) for query in queries] if places else None
             vectors = self.pair_vectors([(query.instruction, query.query) for query in queries])
-            scores, positions = search(vectors, self._blocks(texts), k, allowed)
+            blocks = self._blocks(texts, BLOCK if vectors.ndim == 2 else LATE_BLOCK)
+            scores, positions = search(vectors, blocks, k, allowed)
             for query, row, columns in zip(queries, scores.tolist(), positions.tolist(), strict=True):
                 ranked = zip(columns, row, strict=True)
                 run[query.id] = {documents[place]: score for place, score in ranked if score > -np.inf}
@@ -121,10 +135,10 @@ class DenseSystem:
         unique = list(rows)
         return self.cache.vectors(unique, lambda: self._encoder.encode([], unique))[[rows[pair] for pair in pairs]]
 
-    def _blocks(self, texts: Sequence[str]) -> Iterator[Floats]:
-        for start in range(0, len(texts), BLOCK):
-            yield self._block(texts[start : start + BLOCK])
-            self._on_progress(f"{self.name}: documents", min(start + BLOCK, len(texts)), len(texts))
+    def _blocks(self, texts: Sequence[str], size: int) -> Iterator[Floats]:
+        for start in range(0, len(texts), size):
+            yield self._block(texts[start : start + size])
+            self._on_progress(f"{self.name}: documents", min(start + size, len(texts)), len(texts))
 
     def _block(self, texts: Sequence[str]) -> Floats:
         return self.cache.vectors([[text] for text in texts], lambda: self._encoder.encode(texts, []))

@@ -45,8 +45,7 @@ class Similarities:
         self._passages, self._pairs, self._temperature = passages, pairs, temperature
         self._table: Tensor | None = None
         if passages.ndim == 3:
-            with torch.autocast(passages.device.type, enabled=False):
-                self._table = mean_max_sim(pairs, passages) / temperature
+            self._table = mean_max_sim(pairs, passages) / temperature
 
     def cells(self, pair: Tensor, passage: Tensor) -> Tensor:
         """Of pairs with one passage each, [R]."""
