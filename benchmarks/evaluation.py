@@ -4,7 +4,7 @@ The same texts of random words (5 to 120 words, most of them short), the same mo
 seconds; the two encoders take turns. `ratio_encode` is the peer's seconds over ours, `ratio_cached` those of a first
 evaluation over those of a second one, which encodes nothing.
 
-Late interaction (128 numbers a token, texts of up to 256 tokens, 100 queries, random weights in two layers, so that
+Late interaction (128 numbers a token, texts of up to 256 tokens, 40 queries, random weights in two layers, so that
 vectors and their comparison are what counts) is evaluated in two ways, each in a process of its own: all token vectors
 in one padded table, and micro-batch by micro-batch, as Foil does.
 `ratio_late_memory` is what the first holds at most above the loaded model over what the second does, `ratio_late_rate`
@@ -97,7 +97,7 @@ def score_late(way: str, model: Path, count: int) -> tuple[float, float, np.ndar
     settings = EncodeSettings(max_tokens=256, precision="float32")
     late = ModelSettings(late_interaction=LateInteractionSettings(dimensions=128))
     encoder = load_encoder(model, template_named("query_instruction"), settings, late)
-    passages, pairs = texts_of(count), [("", text[:80]) for text in texts_of(100)]
+    passages, pairs = texts_of(count), [("", text[:80]) for text in texts_of(40)]
     before, scores = current_memory(), np.zeros(0)
     forget_peak()
 

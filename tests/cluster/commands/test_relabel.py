@@ -11,6 +11,7 @@ import pytest
 from foil.cluster.releases.relabelled import fates_of
 from foil.cluster.seeds.training_set import TrainingSetReader, TrainingSetSettings
 from foil.datasets_out.release.row_files import read_rows_of
+from foil.datasets_out.training.judge_scores import log_odds
 from foil.engine.flow.journal_reading import possibly_paid_twice
 from foil.engine.seeds.files.rows import read_rows
 from foil.engine.storage.opening import open_store
@@ -166,8 +167,14 @@ def test_other_layouts_are_those_of_the_export(served, tmp_path):
     [first, *_] = read(into / "set" / "train.jsonl")
     assert [each["text"] for each in first["negative_passages"]] == BAD[0]
     relabel(served, path, into, "--format", "sentence-transformers")
-    table = pa.concat_tables(map(pq.read_table, sorted((into / "set" / "triplets").glob("*.parquet"))))
+    table, scored = (
+        pa.concat_tables(map(pq.read_table, sorted((into / "set" / name).glob("*.parquet"))))
+        for name in ("triplets", "scored-triplets")
+    )
+    assert scored.drop_columns(["scores"]).equals(table)
     assert len(table) == 24
+    odds = log_odds([fate["probability"] for fate in fates(into) if fate["done"] == "kept"]).round(4).tolist()
+    assert {score for pair in scored["scores"].to_pylist() for score in pair} == set(odds)
     pairs = zip(table["anchor"].to_pylist(), table["negative"].to_pylist(), strict=True)
     assert not {(anchor.split("\n")[-1], text) for anchor, text in pairs} & set(zip(QUERIES, FALSE, strict=True))
     relabel(served, path, into, "--format", "flagembedding")

@@ -1,7 +1,7 @@
 """Models in memory as systems, for few documents: every document, or every candidate, gets its rank.
 
 EncoderSystem   all texts are encoded together; the scores of a query are worked out when they are asked for
-                with late interaction the scores are kept in place of vectors: see `late_scores`
+                with late interaction scores are kept in place of vectors: see `late_scores`
 ScorerSystem    the candidates that queries share go through the cross-encoder together
 """
 
@@ -54,7 +54,7 @@ class EncoderSystem(_InMemory):
 
         def scores_of(query: str) -> Scores:
             row = rows[pairs[query]]
-            own = table[row] if self._encoder.is_late else pair_vectors[row] @ passages.T
+            own = table[row] if self._encoder.is_late else (pair_vectors[row : row + 1] @ passages.T)[0]
             scores = dict(zip(documents, own.tolist(), strict=True))
             return scores if lists is None else {document: scores[document] for document in lists[query]}
 
