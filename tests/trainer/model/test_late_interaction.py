@@ -18,9 +18,9 @@ from foil.trainer.evaluate.comparison.weights import EncoderSystem, late_scores
 from foil.trainer.evaluate.interop.mteb_model import load_for_mteb
 from foil.trainer.evaluate.systems import dense
 from foil.trainer.evaluate.systems.catalog import open_system
+from foil.trainer.evaluate.systems.dense import VectorCache
 from foil.trainer.evaluate.systems.embedder import unit_vectors
 from foil.trainer.evaluate.systems.system import SystemSettings
-from foil.trainer.evaluate.systems.vector_cache import VectorCache
 from foil.trainer.export.onnx_encoder import load_exportable
 from foil.trainer.model.checkpoint import weights
 from foil.trainer.model.late_interaction import mean_max_sim, similarities
