@@ -13,6 +13,7 @@ from foil.engine.errors import UsageError
 
 if TYPE_CHECKING:
     from foil.datasets_out.desk.sections import Ask, Charts, ReportTable, Row
+    from foil.datasets_out.desk.verdict import RunVerdict
     from foil.validators.audits.diversity import Embed
     from foil.validators.audits.judge_reliability import JudgeShare
     from foil.validators.judges.agreement import Agreement, Labels
@@ -26,7 +27,10 @@ _GROUPS_SHOWN = 15
 _VOTES = """
 SELECT topic_id, validator, reason, evidence FROM verdicts WHERE validator LIKE 'judge\\_%' ESCAPE '\\'
 """
-_PLACED_VOTES = f"{_VOTES} AND validator = 'judge_scenarios' ORDER BY md5(topic_id), scope LIMIT {MOST_COMPARED}"
+_PLACED_VOTES = (
+    f"{_VOTES} AND validator IN ('judge_scenarios', 'judge_polarity') AND NOT starts_with(reason, 'canary_') "
+    f"ORDER BY md5(topic_id), scope LIMIT {MOST_COMPARED}"
+)
 _LABELS = "SELECT topic_id, intent_id, passage_id, relevance, judge FROM judgments"
 _OWN_LABELS = "labels of the topics"
 _LABELLERS = ("judge_relevance by ", "judge_demands by ")
@@ -111,51 +115,46 @@ def canaries_of(ask: Ask) -> list[JudgeShare]:
 
 def judge_tables(ask: Ask, charts: Charts) -> list[ReportTable]:
     """Agreement of judges with each other, with labels and with readers; canaries; bias of position."""
-    from foil.datasets_out.desk.sections import ReportTable
-    from foil.validators.audits.judge_reliability import canary_shares, position_shares
+    from foil.validators.audits.judge_reliability import canary_shares
 
     votes, readers = ask(_VOTES), _readers(ask)
     raters, circular = _raters(ask, votes) if votes or readers else ({}, set[str]())
     agreed = [asdict(each) for each in _compare(raters | readers, circular)]
-    judge_rows = [(r["topic_id"], r["validator"], r["reason"], r["evidence"]) for r in votes]
+    canaries = _share_rows(canary_shares((r["topic_id"], r["validator"], r["reason"], r["evidence"]) for r in votes))
+    places = place_rows(ask)
     intervals = [{**row, "raters": f"{row['first']} / {row['second']}"} for row in agreed]
     return [
-        ReportTable(
+        _table(
             "agreement",
             "Agreement of judges, labels and readers",
             "Cohen's kappa with its 95 % interval (bootstrap), as `foil agreement` has it. A judge that set labels "
             "itself is not compared with them.",
-            _columns(agreed),
             agreed,
-            chart=charts.intervals(intervals, "raters", "kappa", "low", "high") if intervals else "",
-            empty="No two raters judged the same pairs. `foil label` collects marks of people.",
+            "No two raters judged the same pairs. `foil label` collects marks of people.",
+            charts.intervals(intervals, "raters", "kappa", "low", "high") if intervals else "",
         ),
-        _share_table(
-            "canaries",
-            "Canaries",
-            "Questions of known answer, asked among the others. Wilson's 95 % interval.",
-            canary_shares(judge_rows),
-            "No judge of this run was asked a canary.",
+        _table(
+            "canaries", "Canaries", "Questions of known answer, asked among the others. Wilson's 95 % interval.",
+            canaries, "No judge of this run was asked a canary.",
         ),
-        _share_table(
-            "position",
-            "Bias of position",
-            "Whether the place of a passage decides. `expected` is what chance alone would give.",
-            position_shares(judge_rows),
-            "No judge of this run chose among several passages.",
+        _table(
+            "position", "Bias of position",
+            "Whether the place of a passage decides. `expected` is what chance alone would give. Up to "
+            f"{MOST_COMPARED:,} verdicts, by hash.",
+            places, "No judge of this run chose among several passages.",
         ),
-    ]
+    ]  # fmt: skip
 
 
-def _share_table(table_id: str, title: str, words: str, shares: Sequence[JudgeShare], empty: str) -> ReportTable:
-    from foil.datasets_out.desk.sections import ReportTable
+def run_verdict(ask: Ask, places: Sequence[Row] | None = None) -> RunVerdict:
+    """What stands out in a run, wherever it is said. `places`: `place_rows`, of whoever has them."""
+    from foil.datasets_out.desk.verdict import verdict_of
 
-    rows = _share_rows(shares)
-    return ReportTable(table_id, title, words, _columns(rows), rows, empty=empty)
+    return verdict_of(ask, place_rows(ask) if places is None else places)
 
 
 def place_rows(ask: Ask) -> list[Row]:
-    """How often each judge named the passage shown first, of up to 20,000 verdicts by hash."""
+    """Whether the place of a passage decides for a judge, of up to 20,000 verdicts by hash."""
     from foil.validators.audits.judge_reliability import position_shares
 
     votes = ask(_PLACED_VOTES)
@@ -164,44 +163,30 @@ def place_rows(ask: Ask) -> list[Row]:
 
 def _share_rows(shares: Sequence[JudgeShare]) -> list[Row]:
     return [
-        {
-            "judge": each.judge,
-            "what": each.measure,
-            "count": each.share.count,
-            "of": each.share.of,
-            "share": each.share.count / each.share.of if each.share.of else None,
-            "low_share": each.share.low,
-            "high_share": each.share.high,
-            "expected_share": each.expected,
-        }
+        {"judge": each.judge, "what": each.measure, "count": each.share.count, "of": each.share.of,
+         "share": each.share.count / each.share.of if each.share.of else None, "low_share": each.share.low,
+         "high_share": each.share.high, "expected_share": each.expected}
         for each in shares
-    ]
+    ]  # fmt: skip
 
 
 def audit_table(ask: Ask) -> ReportTable:
     """What readers of blind sheets found, over all and by recipe, corpus, contrast and family."""
-    from foil.datasets_out.desk.sections import ReportTable
     from foil.validators.audits.score import AuditRow, score
 
     rows = [AuditRow(**row) for row in ask('SELECT * RENAME (is_natural AS "natural") FROM audits')]
     measures = ("label_error", "unusable", "unnatural", "given_away", "answers_lost")
     groups: list[Row] = [
-        {
-            "group": each.group,
-            "value": each.value,
-            "items": each.items,
-            "kappa": each.kappa,
-            **{name: _share_text(getattr(each, name)) for name in measures},
-        }
+        {"group": each.group, "value": each.value, "items": each.items, "kappa": each.kappa,
+         **{name: _share_text(getattr(each, name)) for name in measures}}
         for each in (score(rows) if rows else ())
-    ]
-    return ReportTable(
+    ]  # fmt: skip
+    return _table(
         "audits",
         "Audits by readers",
         "Shares with Wilson's 95 % interval, as `foil audit --score` and `foil label` have them.",
-        _columns(groups),
         groups,
-        empty="Nobody has marked a blind sheet of this run; `foil label` shows one in the browser.",
+        "Nobody has marked a blind sheet of this run; `foil label` shows one in the browser.",
     )
 
 
@@ -211,7 +196,6 @@ def _share_text(share: Any) -> str:
 
 def diversity_table(asks: Sequence[tuple[str, Ask]], embed: Embed | None) -> ReportTable:
     """APS and the n-gram measure of each run, over equally many instructions."""
-    from foil.datasets_out.desk.sections import ReportTable
     from foil.validators.audits.diversity import instruction_diversity
 
     texts = [(name, [row["instruction"] for row in ask(_INSTRUCTIONS)]) for name, ask in asks]
@@ -220,32 +204,23 @@ def diversity_table(asks: Sequence[tuple[str, Ask]], embed: Embed | None) -> Rep
     for name, own in texts:
         measured = instruction_diversity(own[:most], embed)
         if measured:
-            rows.append(
-                {
-                    "run": name,
-                    "instructions": measured.instructions,
-                    "mean_words": measured.mean_words,
-                    "distinct": measured.distinct,
-                    "APS_by_words": measured.word_similarity,
-                    "APS_by_meaning": measured.similarity,
-                    "distinct_trigrams": measured.distinct_trigrams,
-                }
-            )
-    return ReportTable(
+            rows.append({"run": name, "instructions": measured.instructions, "mean_words": measured.mean_words,
+                         "distinct": measured.distinct, "APS_by_words": measured.word_similarity,
+                         "APS_by_meaning": measured.similarity,
+                         "distinct_trigrams": measured.distinct_trigrams})  # fmt: skip
+    return _table(
         "diversity",
         "Diversity of instructions",
         "APS: average pairwise similarity (InF-IR, section 4.2), lower is more varied; by meaning with --by-meaning. "
         "Distinct trigrams are Foil's own measure, not InF-IR's INGF, of which the paper prints no formula; higher is "
         "more varied. Runs are compared over equally many instructions.",
-        _columns(rows),
         rows,
-        empty="No accepted topic has an instruction.",
+        "No accepted topic has an instruction.",
     )
 
 
 def repeats_tables(ask: Ask) -> list[ReportTable]:
     """Groups of nearly equal queries, instructions and passages: how many, and the largest."""
-    from foil.datasets_out.desk.sections import ReportTable
     from foil.validators.overlap.duplicates import LEAST_SIMILARITY, group_texts
 
     sums: list[Row] = []
@@ -260,16 +235,12 @@ def repeats_tables(ask: Ask) -> list[ReportTable]:
         f"{MOST_COMPARED:,} texts of a kind, by hash."
     )
     return [
-        ReportTable("repeats", "Near-duplicates", words, _columns(sums), sums),
-        ReportTable(
-            "groups",
-            "The largest groups of near-duplicates",
-            "The first text of each group.",
-            _columns(largest),
-            largest,
-            empty="No two texts of a kind are nearly the same.",
+        _table("repeats", "Near-duplicates", words, sums),
+        _table(
+            "groups", "The largest groups of near-duplicates", "The first text of each group.", largest,
+            "No two texts of a kind are nearly the same.",
         ),
-    ]
+    ]  # fmt: skip
 
 
 def _sum_of(kind: str, texts: int, groups: Sequence[TextGroup]) -> Row:
@@ -284,5 +255,7 @@ def _group_row(kind: str, group: TextGroup, first: Row) -> Row:
             "text": " ".join(first["text"].split())[:300], "topic_id": first["topic_id"]}  # fmt: skip
 
 
-def _columns(rows: Sequence[Row]) -> tuple[str, ...]:
-    return tuple(rows[0]) if rows else ()
+def _table(name: str, title: str, words: str, rows: Sequence[Row], empty: str = "", chart: str = "") -> ReportTable:
+    from foil.datasets_out.desk.sections import ReportTable
+
+    return ReportTable(name, title, words, tuple(rows[0]) if rows else (), rows, chart=chart, empty=empty)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foil.cluster.desk.embedding import embedder, map_method
-from foil.cluster.desk.measures import audit_table, diversity_table, judge_tables, repeats_tables
+from foil.cluster.desk.measures import audit_table, diversity_table, judge_tables, repeats_tables, run_verdict
 from foil.cluster.extras import PACKAGE, need, version_of
 from foil.engine.errors import UsageError
 
@@ -53,7 +53,6 @@ def report_page(
     from foil.datasets_out.desk.sections import RUN
     from foil.datasets_out.desk.topic_view import view_topic
     from foil.datasets_out.desk.topics import asker, sample_topics
-    from foil.datasets_out.desk.verdict import verdict_of
 
     source, ask = load_snapshot(out, snapshot), asker(out, snapshot)
     if not source.rows("topics"):
@@ -61,7 +60,7 @@ def report_page(
     other_ask = asker(against) if against else None
     other_name = run_name(against) if against else ""
     tables = {each.id: each for each in report_tables(ask, other_ask, run_name(out), other_name, by_meaning=by_meaning)}
-    verdict = verdict_of(ask, tables["position"].rows)
+    verdict = run_verdict(ask, tables["position"].rows)
     the_map = _map_parts(out, source, ask, by_meaning=by_meaning)
     sampled = sample_topics(source, ask, _ACCEPTED_TOPICS, TOPICS)
     for excerpt in _EXCERPTS:

@@ -2,7 +2,7 @@
 
 import subprocess
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from foil.datasets_out.commits.log import CommitLog
 from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot
 from foil.datasets_out.desk.search import FACET_SQL, TopicSearch, facets, read_search
-from foil.datasets_out.desk.sections import FUNNEL, REASONS, RUN, Ask, Row
+from foil.datasets_out.desk.sections import FUNNEL, REASONS, RUN, Ask
 from foil.datasets_out.desk.text_index import TextIndex
 from foil.datasets_out.desk.text_map import WORDS_ONLY, MapMethod, load_map
 from foil.datasets_out.desk.verdict import RunVerdict, verdict_of
@@ -37,13 +37,13 @@ MAP_POINTS = 4000
 class LiveRun:
     """One run's folder. Whatever is asked twice over the same data and notes is computed once.
 
-    `places` measures how often judges name the passage shown first, which SQL cannot; see `verdict_of`.
+    `judge` says what stands out; `verdict_of` alone cannot say how often judges name the passage shown first.
     """
 
     def __init__(
-        self, out: Path, method: MapMethod = WORDS_ONLY, places: Callable[[Ask], Sequence[Row]] = lambda _: ()
+        self, out: Path, method: MapMethod = WORDS_ONLY, judge: Callable[[Ask], RunVerdict] = verdict_of
     ) -> None:
-        self.out, self.method, self._places = out, method, places
+        self.out, self.method, self._judge = out, method, judge
         self._verdict: tuple[str, RunVerdict] | None = None
         self._answers: OrderedDict[tuple[str, str], list[dict[str, Any]]] = OrderedDict()
         self._lock = Lock()
@@ -87,7 +87,7 @@ class LiveRun:
         """What stands out in the run."""
         state, kept = self._state(), self._verdict
         if kept is None or kept[0] != state:
-            kept = self._verdict = state, verdict_of(self.ask, self._places(self.ask))
+            kept = self._verdict = state, self._judge(self.ask)
         return kept[1]
 
     def facets(self) -> dict[str, list[tuple[str, int]]]:

@@ -1,6 +1,6 @@
 """What stands out in a run, said first: each cause in one sentence with its numbers, and where its evidence stands.
 
-    RULES -> ask(sql) -> a RunCause for each row -> the top of a report and of the desk's first page
+    RULES -> ask(sql) -> a RunCause for each row -> the top of a report and of the desk's first page, `foil status`
 
 A rule is a query that answers a row where something is amiss, and a sentence that is filled from that row: when it
 speaks stands in the query. What SQL cannot count, how often a judge named the passage shown first, is passed in.
@@ -9,7 +9,7 @@ Promise: each number of a sentence is what its SQL answers, or stands in the tab
 finds a thing is called healthy, and one of fewer than LEAST_TOPICS topics is called small.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from foil.datasets_out.desk.pages import cell
@@ -18,6 +18,8 @@ from foil.datasets_out.desk.sections import Ask, Row
 LEAST_TOPICS = 20
 LEAST_VOTES = 50
 """Below these a share says little, and no rule speaks."""
+MOST_VOTES = 100_000
+"""Verdicts of judges, by hash, that are held against the labels; all of them need too much memory in large runs."""
 _PULL = 0.1
 """How much oftener than by chance the first place may be named."""
 
@@ -32,14 +34,15 @@ SELECT count(*) AS made, (SELECT calls FROM runs) AS calls,
 FROM topics HAVING made >= {LEAST_TOPICS} AND count(*) FILTER (status = 'accepted') = 0 AND calls > 0
 """
 JUDGES = f"""
-WITH said AS (SELECT * FROM verdicts WHERE validator LIKE 'judge\\_%' ESCAPE '\\' AND json_valid(evidence)),
+WITH said AS NOT MATERIALIZED (
+    SELECT * FROM verdicts WHERE validator LIKE 'judge\\_%' ESCAPE '\\' AND json_valid(evidence)),
 canaries AS (
     SELECT validator, evidence->>'$.votes[0][0]' AS judge, count(*) FILTER (reason = 'canary_right') AS hits,
            count(*) AS canaries FROM said WHERE reason IN ('canary_right', 'canary_wrong') GROUP BY ALL),
 votes AS (
     SELECT partition, topic_id, validator, evidence->>'$.intent' AS intent_id, evidence,
            unnest(from_json(evidence->'$.votes', '[["VARCHAR"]]')) AS vote
-    FROM said WHERE reason NOT LIKE 'canary\\_%' ESCAPE '\\'),
+    FROM (FROM said WHERE reason NOT LIKE 'canary\\_%' ESCAPE '\\' ORDER BY md5(topic_id), scope LIMIT {MOST_VOTES})),
 rated AS (
     SELECT partition, topic_id, validator, vote[1] AS judge, intent_id, passage_id,
            sum(CASE WHEN vote[2] = passage_id THEN 1 ELSE -1 END) AS sign
@@ -128,6 +131,11 @@ class RunVerdict:
     headline: str
     findings: tuple[RunCause, ...] = ()
 
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The headline and each cause, as a terminal prints them."""
+        return self.headline, *(each.sentence for each in self.findings)
+
 
 JUDGE = Rule(
     "judge", JUDGES, 'The judge "{judge}" of {validator} cannot be relied on: {signs}.',
@@ -164,6 +172,8 @@ RULES = (
     ),
 )  # fmt: skip
 """In the order in which they are said."""
+_TOGETHER = 50_000
+"""Up to so many topics one query asks all rules, since each query starts a process; more would need too much memory."""
 
 
 def verdict_of(ask: Ask, places: Sequence[Row] = ()) -> RunVerdict:
@@ -173,11 +183,19 @@ def verdict_of(ask: Ask, places: Sequence[Row] = ()) -> RunVerdict:
     if health["made"] < LEAST_TOPICS:
         counted = "{accepted} of {made} topics accepted: too few to judge the run by.".format(**words)
         return RunVerdict("small", counted) if health["made"] else RunVerdict("empty", "No topic is committed yet.")
-    findings = tuple(cause for rule in RULES for row in ask(rule.sql) if (cause := _finding(rule, row, places)))
+    answers = _answers(ask, [RULES] if health["made"] <= _TOGETHER else [(rule,) for rule in RULES])
+    findings = tuple(cause for rule, row in answers if (cause := _finding(rule, row, places)))
     counted = "{accepted} of {made} topics accepted ({share})".format(**words)
     if findings:
         return RunVerdict("amiss", f"{counted}. What stands out:", findings)
     return RunVerdict("healthy", f"{counted}, and nothing stands out: the run looks healthy.")
+
+
+def _answers(ask: Ask, groups: Sequence[Sequence[Rule]]) -> Iterator[tuple[Rule, Row]]:
+    """Each rule with each row that it answers. The rules of a group are asked in one query."""
+    for rules in groups:
+        [rows] = ask("SELECT " + ", ".join(f'(SELECT list(r) FROM ({rule.sql}) AS r) AS "{rule.id}"' for rule in rules))
+        yield from ((rule, row) for rule in rules for row in rows[rule.id] or ())
 
 
 def _finding(rule: Rule, row: Row, places: Sequence[Row]) -> RunCause | None:

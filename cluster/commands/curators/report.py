@@ -31,7 +31,7 @@ def report(
     page, verdict = report_page(out, against, snapshot=snapshot, by_meaning=by_meaning)
     path = into or out / "report.html"
     put_text(path, page)
-    for sentence in (verdict.headline, *(each.sentence for each in verdict.findings)):
+    for sentence in verdict.sentences:
         say(sentence)
     say(f"{len(page.encode()):,} bytes; open it in a browser, or send it on: it loads nothing from anywhere")
     if as_json:
@@ -55,11 +55,11 @@ def view(
     need("starlette", extra="desk")
     need("uvicorn", extra="desk")
     from foil.cluster.desk.embedding import map_method
-    from foil.cluster.desk.measures import place_rows
+    from foil.cluster.desk.measures import run_verdict
     from foil.datasets_out.desk.live_run import LiveRun
     from foil.datasets_out.desk.server import DeskPages, serve
 
-    run = LiveRun(out, map_method(by_meaning=by_meaning), place_rows)
+    run = LiveRun(out, map_method(by_meaning=by_meaning), run_verdict)
     run.warm()
     serve(DeskPages(run, author or user_name()), port, _announce)
 

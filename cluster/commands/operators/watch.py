@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -154,23 +154,34 @@ def _newest_session(out: Path) -> dict[str, Any]:
     return {}
 
 
-def status(out: OutArgument, as_json: JsonOption = False) -> None:
+def status(
+    out: OutArgument,
+    with_verdict: Annotated[
+        bool, typer.Option("--verdict", help="What stands out, as `foil report` says it: reads verdicts and labels.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """How far a run is: planned, accepted, rejected, failed, calls, tokens, cost. Reads commit entries only."""
+    from foil.cluster.desk.measures import run_verdict
     from foil.cluster.pages.reason_lines import print_commonest
     from foil.datasets_out.commits.log import CommitLog
+    from foil.datasets_out.desk.topics import asker
     from foil.engine.flow import progress
 
     log = CommitLog(out)
     log.run()
     facts = progress.status(log, out)
+    verdict = run_verdict(asker(out)) if with_verdict else None
     if as_json:
-        print_json(facts)
+        print_json(facts | ({"verdict": asdict(verdict)} if verdict else {}))
         return
     left_out = ("last_session", "read", "reasons", "validators_usd")
     rows = [(name, _plain(value)) for name, value in facts.items() if name not in left_out and value != ""]
     show(["", ""], rows)
     for line in ledger_lines(facts["read"]):
         print_line(line)
+    for sentence in verdict.sentences if verdict else ():
+        print_line(sentence)
     print_commonest(out, Counter(facts["reasons"]), sum(facts["topics"].values()), examples=False)
 
 

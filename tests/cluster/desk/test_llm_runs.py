@@ -80,9 +80,10 @@ CAUSES = {
 @pytest.mark.parametrize("name", CAUSES)
 def test_the_causes_stand_on_the_first_screen_of_report_and_desk(name, tmp_path, shared_data):
     out = llm_run(shared_data, name, tmp_path / "run")
-    reported = foil("report", out)
-    assert reported.returncode == 0
+    reported, asked = foil("report", out, "--json"), foil("status", out, "--verdict", "--json")
+    assert (reported.returncode, asked.returncode) == (0, 0)
     assert all(cause in reported.stderr for cause in CAUSES[name])
+    assert json.loads(asked.stdout)["verdict"] == json.loads(reported.stdout)["verdict"]
     with headless() as browser, desk_process("view", out) as desk:
         for url in ((out / "report.html").as_uri(), desk.url):
             visit = Visit(browser, viewport={"width": 1280, "height": 800})

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from foil.datasets_out.desk import verdict
 from foil.datasets_out.desk.verdict import HEALTH, RULES, verdict_of
 from tests.support import sample_run
 from tests.support.topics.voted_run import good, lost, make, voted
@@ -74,6 +75,22 @@ def test_the_sql_of_each_rule_answers_the_numbers_of_its_sentence(tmp_path):
     [row] = ask(finding.sql)
     assert (row["lost"], row["made"], row["reason"]) == (40, 100, "no_analysis")
     assert ask(HEALTH) == [{"made": 100, "accepted": 60, "share": 0.6}]
+
+
+def test_in_a_large_run_each_rule_is_asked_apart_and_says_the_same(tmp_path, monkeypatch):
+    ask = make(tmp_path, [*CAUSES["copies"][0], *lost(20, "unreadable", asked=False)])
+    at_once = verdict_of(ask)
+    monkeypatch.setattr(verdict, "_TOGETHER", 0)
+    asked = []
+    assert verdict_of(ask=lambda sql: (asked.append(sql), ask(sql))[1]) == at_once
+    assert [finding.rule for finding in at_once.findings] == ["copies", "unfit"]
+    assert len(asked) == 1 + len(RULES)
+
+
+def test_of_very_many_votes_some_are_held_against_the_labels(tmp_path, monkeypatch):
+    ask = make(tmp_path, good(60))
+    few = verdict.JUDGES.replace(f"LIMIT {verdict.MOST_VOTES}", "LIMIT 10")
+    assert [row["pairs"] for row in (*ask(verdict.JUDGES), *ask(few))] == [120, 20]
 
 
 def test_a_hostile_name_stays_a_text_in_a_sentence(tmp_path):
