@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,13 +16,16 @@ import pytest
 from foil.cluster.job import load_job
 from foil.cluster.run_job import run_job
 from foil.cluster.seeds.stored_topics import as_made
+from foil.datasets_out.desk.topics import asker
 from foil.engine.flow.journal_reading import possibly_paid_twice
+from foil.engine.ids import canonical_json
 from foil.engine.storage.opening import open_store
 from tests.support.commands import calls_sent, foil
-from tests.support.models.character import Character
+from tests.support.models.character import Character, parse_prompt
 from tests.support.models.fault_server import Behaviour, serving
 from tests.support.paths import REPO
 from tests.support.small_parts import digest, topics
+from tests.support.topics.llm_runs import llm_run
 from tests.support.topics.trades import SAYS, corpus
 
 COLUMNS = "{id: id, query: query, positives: positives, negatives: negatives}"
@@ -281,3 +285,45 @@ def test_a_run_is_never_revalidated_into_itself(source):
     ended = foil("revalidate", source / "out", source / "out", "--job", source / "out.yaml")
     assert ended.returncode == 2
     assert "is the run itself" in ended.stderr
+
+
+class WordJudge(Character):
+    """Says of a passage what its words say: it has half of the query's words, or 4 of 10 of the instruction's."""
+
+    def __call__(self, request, choice):
+        asked = parse_prompt(request["messages"])
+        self.tasks[canonical_json(request["messages"])] = asked.task
+        texts = dict(re.findall(r"<(\w+)-\w+>\n(.*?)\n</\1-", asked.user, re.DOTALL))
+        wanted, least = (texts["instruction"], 0.4) if "instruction" in texts else (texts["query"], 0.5)
+        has = stems(wanted) & stems(texts["passage"])
+        return str(len(has) >= least * len(stems(wanted))).lower(), "stop"
+
+
+def stems(text):
+    return {word[:5] for word in re.findall(r"\w{4,}", text.lower())}
+
+
+@pytest.mark.slow
+def test_another_judge_rescues_topics_of_a_real_model_and_is_paid_alone(shared_data, tmp_path):
+    """The first judge named the right passage hardly more often than by chance."""
+    with serving() as writer, serving(answer=(model := WordJudge())) as server:
+        out, into = llm_run(shared_data, "infir_rules_off", tmp_path / "out", writer.url), tmp_path / "into"
+        judge = f"models.judge={{kind: hosted, model: words, url: '{server.url}', price: {{prompt: 1, completion: 1}}}}"
+        checks = "validators=[{kind: shape}, {kind: judge_demands, logprobs: false, canaries: {share: 0}}]"
+        job = out.with_suffix(".yaml")
+        ended = foil("revalidate", out, into, "--job", job, "--set", judge, "--set", checks, "--json")
+        assert ended.returncode == 3, ended.stderr
+        assert (calls_sent(writer), set(model.tasks.values())) == (0, {"judges.demand"})
+        sent = calls_sent(server)
+        again = foil("revalidate", out, into, "--job", job, "--set", judge, "--set", checks, "--json")
+        assert (again.returncode, calls_sent(server)) == (3, sent), "a finished one asks nothing"
+    ask = asker(into)
+    [bill] = ask("SELECT calls, cost_usd, prompt_tokens + completion_tokens AS tokens FROM runs")
+    assert (bill["calls"], bill["cost_usd"]) == (sent, pytest.approx(bill["tokens"] / 1e6))
+    [of_writer] = ask("SELECT count(*) FILTER (NOT reused) AS paid FROM calls WHERE task NOT LIKE 'judges.%'")
+    assert of_writer["paid"] == 0
+    before = {row.id: row for row in topics(out)}
+    saved = [row for row in topics(into) if (before[row.id].reason, row.status) == ("other_passage_named", "accepted")]
+    assert len(saved) > 100
+    assert all(written(row) == [replace(call, reused=True) for call in written(before[row.id])] for row in saved)
+    assert foil("verify", into).returncode == 0
