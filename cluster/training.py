@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foil.cluster.extras import need
+from foil.cluster.extras import is_installed, need
 from foil.cluster.job import TrainingJob
 from foil.cluster.terminal import say
 from foil.datasets_out.training.sources import SourceSettings, TopicSource, digest_of, pin_source
@@ -83,23 +83,37 @@ def _find_trained(job: TrainingJob, settings: TrainSettings) -> PublishedModel |
 def _train(job: TrainingJob, settings: TrainSettings, command: str, watchers: Sequence[Callbacks]) -> PublishedModel:
     if settings.workers:
         need("ray", extra="ray")
+    if "wandb" in settings.report_to and not is_installed("wandb"):
+        raise UsageError(
+            "train.report_to names wandb, which is not installed; `pip install wandb`, or leave it out of "
+            "train.report_to; nothing was trained"
+        )
     view = pin_topics(job, settings)
     _print_view(view)
     from foil.trainer.train.run.monitor import Callbacks, together
 
     steps = settings.schedule.with_steps_for(len(view.partitions("train"))).steps
-    callbacks = together([Callbacks(_StepLine(steps).show, _print_measured), *watchers])
+    watchers = [Callbacks(_StepLine(steps).show, _print_measured), *watchers]
+    if "wandb" not in settings.report_to:
+        return _fit(settings, view, job.out, command, together(watchers))
+    from foil.trainer.train.run.wandb_reports import wandb_reports
+
+    with wandb_reports(settings, job.out) as reports:
+        return _fit(settings, view, job.out, command, together([*watchers, reports]))
+
+
+def _fit(settings: TrainSettings, view: TrainingView, out: Path, command: str, callbacks: Callbacks) -> PublishedModel:
     if settings.workers:
         from foil.trainer.train.run.fit_ray import train_on_ray
 
-        return train_on_ray(settings, view, job.out, command, callbacks)
+        return train_on_ray(settings, view, out, command, callbacks)
     if settings.reranker:
         from foil.trainer.train.run.fit_reranker import train_reranker
 
-        return train_reranker(settings, view, job.out, command, callbacks)
+        return train_reranker(settings, view, out, command, callbacks)
     from foil.trainer.train.run import fit
 
-    return fit.train(settings, view, job.out, command, callbacks)
+    return fit.train(settings, view, out, command, callbacks)
 
 
 def _print_view(view: TrainingView) -> None:

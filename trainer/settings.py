@@ -25,6 +25,7 @@ Block = Literal["P", "I", "IQ", "Q"]
 Instructions = Literal["given", "none", "repeat", "generic", "swap"]
 Measure = Literal["both_views", "net", "should_fall", "instructed_ndcg", "outside"]
 TeacherLoss = Literal["kl", "margin_mse"]
+Reporter = Literal["tensorboard", "wandb"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 MAX_STEPS = 10**9
@@ -143,7 +144,7 @@ class RetentionSettings(Settings):
         0,
         ge=0,
         le=10**6,
-        description="further topics a batch, drawn from all, that bring their bare query and a passage alone",
+        description="further topics a batch, of all, that bring their bare query and a passage",
     )
     pull_queries: float = Field(0.0, ge=0, le=1e6, description="weight of 1 - cos(now, base) over bare queries")
     pull_passages: float = Field(0.0, ge=0, le=1e6, description="weight of 1 - cos(now, base) over passages")
@@ -237,6 +238,9 @@ class TrainSettings(Settings):
         description="Ray Train workers, 0 = in this process; of a GPU each where Ray has as many, or by `model.device`",
     )
     max_failures: int = Field(2, ge=-1, le=10**6, description="restarts of the Ray workers; -1 = no end of them")
+    report_to: tuple[Reporter, ...] = Field(
+        ("tensorboard",), description="gets steps and measurements, besides the CSV files; wandb must be installed"
+    )
 
     @model_validator(mode="after")
     def _weights_are_all_or_none(self) -> TrainSettings:

@@ -49,8 +49,8 @@ def choices_of(settings: TrainSettings) -> dict[str, Any]:
     choices = settings.model_dump(
         mode="json",
         exclude={
-            "workers": True, "max_failures": True, "checkpoint_steps": True, "model": unread, "data": True,
-            "protect": True, "mix_temperature": len(settings.data) < 2, "validation": {"benchmarks"},
+            "workers": True, "max_failures": True, "checkpoint_steps": True, "report_to": True, "model": unread,
+            "data": True, "protect": True, "mix_temperature": len(settings.data) < 2, "validation": {"benchmarks"},
             "loss": {"teacher": {"model"} if teacher.judge else {"model", "judge"}} if teacher else {"teacher"},
             **({} if settings.reranker else {"reranker": True}),
             **{name: True for name in controls if getattr(settings, name) == TrainSettings.model_fields[name].default},

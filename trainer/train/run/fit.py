@@ -39,7 +39,7 @@ from foil.trainer.train.data.sampler import Sampler, mixture, share_of
 from foil.trainer.train.loss.batch_loss import BatchLoss, GradientStep, add_gradients
 from foil.trainer.train.loss.distributed import barrier, rank_and_workers, sum_gradients, sum_scalar, sum_scalars
 from foil.trainer.train.loss.teacher import Teacher
-from foil.trainer.train.run.logs import LogRow
+from foil.trainer.train.run.logs import LogRow, logs_of
 from foil.trainer.train.run.monitor import NO_CALLBACKS, Callbacks, Monitor, ValidationDelegate
 from foil.trainer.train.run.publish import TrainingResult, publish_result
 from foil.trainer.train.run.validation import Validation
@@ -75,7 +75,7 @@ def fit_and_validate(
     """
     base, encoder = load_starting_encoder(settings, adapters=False), load_starting_encoder(settings)
     validation = open_validation(settings, view, out)
-    monitor = Monitor(validation, out / "logs", callbacks, settings.checkpoint_steps, delegate)
+    monitor = Monitor(validation, logs_of(settings, out), callbacks, settings.checkpoint_steps, delegate)
     checkpoints = out / "checkpoints"
     losses = fit(encoder, base, settings, view, checkpoints, hooks=Hooks(monitor.on_step, monitor.on_weights))
     return TrainingResult(encoder, base, losses, validation, monitor)

@@ -21,6 +21,7 @@ from foil.trainer.train.loss.batch_loss import BatchLoss
 from foil.trainer.train.reranker.batch_gradients import add_list_gradients
 from foil.trainer.train.reranker.ranking_lists import make_lists
 from foil.trainer.train.run.fit import BatchReader, Hooks, run_steps
+from foil.trainer.train.run.logs import logs_of
 from foil.trainer.train.run.monitor import NO_CALLBACKS, Callbacks, Monitor
 from foil.trainer.train.run.publish import facts_of_run, publish_model, tell_warnings
 from foil.trainer.train.run.validation import Validation, measure_reranker
@@ -61,7 +62,7 @@ def train_reranker(
         fingerprint = fingerprint_of(settings, view.digest)
         scorer, folder = load_starting_scorer(settings), out / "checkpoints" / f"dev-{fingerprint[:12]}"
         validation = Validation(folder, settings, view, load_starting_scorer, measure_reranker)
-        monitor = Monitor(validation, out / "logs", callbacks, settings.checkpoint_steps)
+        monitor = Monitor(validation, logs_of(settings, out), callbacks, settings.checkpoint_steps)
         losses = fit_reranker(scorer, settings, view, out / "checkpoints", monitor)
         _publish(_FittedReranker(scorer, losses, validation, monitor), settings, view, out, command)
     remove(out / "checkpoints")

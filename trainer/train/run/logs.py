@@ -2,7 +2,7 @@
 
     out/logs/train.csv         a row a step: loss, learning rate, gradient norm, speed
     out/logs/validation.csv    a row a measurement on dev topics, by step
-    out/logs/events.out.*      the same for TensorBoard
+    out/logs/events.out.*      the same for TensorBoard, where `train.report_to` names it
 
 A resumed run removes the rows and events after its checkpoint, so that each step has one row. Price: it writes the
 events of the steps before once more.
@@ -12,8 +12,9 @@ import csv
 import io
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tensorboardX.proto.summary_pb2 import Summary
 
 from foil.engine.atomic_files import put_text
 from foil.engine.errors import CorruptDataError
+from foil.trainer.settings import TrainSettings
 from foil.trainer.train.run.validation import Measurement
 
 
@@ -50,7 +52,7 @@ class LogRow:
 class Logs:
     """The files of one run in `folder`, from `step` on; rows of later steps are removed. One process writes."""
 
-    def __init__(self, folder: Path, step: int) -> None:
+    def __init__(self, folder: Path, step: int, *, events: bool = True) -> None:
         path = folder / "train.csv"
         rows = [row for row in read_rows(path) if row.step <= step]
         put_text(path, _table([field.name for field in fields(LogRow)], map(astuple, rows)))
@@ -58,7 +60,8 @@ class Logs:
             events_file.unlink()
         self._folder = folder
         self._file = path.open("a", encoding="utf-8", newline="")
-        self._events = EventsWriter(str(folder / "events"))  # the SummaryWriter's thread dies when the clock steps back
+        # the SummaryWriter's thread dies when the clock steps back
+        self._events = EventsWriter(str(folder / "events")) if events else None
         self._measured: set[int] = set()
         for row in rows:
             self._add_scalars("train", asdict(row))
@@ -85,14 +88,22 @@ class Logs:
 
     def close(self) -> None:
         """Closes the files; then TensorBoard shows all events."""
-        self._events.close()
+        if self._events:
+            self._events.close()
         self._file.close()
 
     def _add_scalars(self, kind: str, values: Mapping[str, float]) -> None:
+        if not self._events:
+            return
         scalars = [Summary.Value(tag=f"{kind}/{name}", simple_value=values[name]) for name in values if name != "step"]
         summary = Summary(value=scalars)
         self._events.write_event(Event(wall_time=time.time(), step=int(values["step"]), summary=summary))
         self._events.flush()
+
+
+def logs_of(settings: TrainSettings, out: Path) -> Callable[[int], Logs]:
+    """What opens the logs of a run in `out` from a step on."""
+    return partial(Logs, out / "logs", events="tensorboard" in settings.report_to)
 
 
 def read_rows(path: Path) -> list[LogRow]:

@@ -8,7 +8,6 @@ The first worker writes; the others take part where all workers must.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from torch import nn
 
@@ -54,12 +53,12 @@ class Monitor:
     def __init__(
         self,
         validation: Validation,
-        logs: Path,
+        open_logs: Callable[[int], Logs],
         callbacks: Callbacks,
         sync_steps: int = 1,
         delegate: ValidationDelegate | None = None,
     ) -> None:
-        self._validation, self._folder, self._callbacks = validation, logs, callbacks
+        self._validation, self._open_logs, self._callbacks = validation, open_logs, callbacks
         self._sync_steps, self._delegate = sync_steps, delegate
         self._first = rank_and_workers()[0] == 0
         self._logs: Logs | None = None
@@ -68,7 +67,7 @@ class Monitor:
     def on_weights(self, step: int, model: nn.Module) -> None:
         """Measures the weights after `step`, or has them measured, if that is due."""
         if self._first and self._logs is None:
-            self._logs = Logs(self._folder, step)
+            self._logs = self._open_logs(step)
         if not self._validation.is_due(step):
             return
         if self._delegate:
