@@ -15,7 +15,7 @@ from foil.datasets_out.training.training_view import TrainingView
 from foil.engine.atomic_files import held
 from foil.engine.errors import UsageError
 from foil.engine.storage.trees import download, upload
-from foil.trainer.model.published_model import PublishedModel, read_published_model
+from foil.trainer.model.published_model import PublishedModel, is_trained, read_published_model
 from foil.trainer.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -74,6 +74,9 @@ def _find_trained(job: TrainingJob, settings: TrainSettings) -> PublishedModel |
     if not (job.out / "model").exists():
         return None
     digest = digest_of(pin_sources(job, settings), pin_protected(settings))
+    if not is_trained(job.out, settings, digest):
+        say("goes on from the last checkpoint; the learning rate is from there on that of the new number of steps")
+        return None
     trained = read_published_model(job.out, settings, digest)
     upload(job.out / "model", whole=True)  # a kill may have cut the first upload short
     say("trained already, with these settings on these data")

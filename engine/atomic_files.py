@@ -156,9 +156,9 @@ def put_json_lines(path: Path, rows: Iterable[Any]) -> None:
     put_text(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
 
 
-def publish_folder(folder: Path, write: Callable[[Path], None]) -> None:
-    """Makes a folder appear with all that `write` puts into the draft it is given; one that is there stands."""
-    if folder.exists():
+def publish_folder(folder: Path, write: Callable[[Path], None], *, over: bool = False) -> None:
+    """Makes a folder appear with all that `write` puts into its draft; one that is there stands, or goes (`over`)."""
+    if folder.exists() and not over:
         return
     draft = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
     draft.mkdir(parents=True)
@@ -166,6 +166,8 @@ def publish_folder(folder: Path, write: Callable[[Path], None]) -> None:
         write(draft)
         for path in (*draft.rglob("*"), draft):
             sync(path)
+        if over:
+            shutil.rmtree(folder, ignore_errors=True)
         draft.rename(folder)
     except OSError:
         if not folder.is_dir():  # else another writer was first

@@ -4,14 +4,19 @@ import csv
 import json
 import re
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 import foil
 from foil.cluster.mistakes import NAMES, unknown_key
 from foil.trainer.model.checksums import check_model
-from foil.trainer.settings import TrainSettings
+from foil.trainer.settings import ScheduleSettings, TrainSettings
+from foil.trainer.train.run.fit import learning_rate
 from tests.support.commands import foil as run_foil
 from tests.support.models.hub_server import hub
 from tests.support.paths import REPO
@@ -81,8 +86,8 @@ def test_other_settings_are_refused_by_their_names(job, trained):
 @pytest.mark.slow
 def test_more_steps_go_on_from_the_published_weights(job, trained):
     model, more = job.parent / "made" / "model", job.parent / "more"
-    refused = run_foil("train", job, "--out", job.parent / "made", "--set", "train.schedule.steps=5")
-    assert f"train.schedule.steps: 3, now 5; choose another `out` (to go on from it, with `train.base={model}`)" in (
+    refused = run_foil("train", job, "--out", job.parent / "made", "--set", "train.schedule.steps=2")
+    assert f"train.schedule.steps: 3, now 2; choose another `out` (to go on from it, with `train.base={model}`)" in (
         " ".join(refused.stderr.split())
     )
     own = run_foil("train", REPO / "examples" / "jobs" / "quickstart.yaml", "--out", more, "--set",
@@ -95,6 +100,70 @@ def test_more_steps_go_on_from_the_published_weights(job, trained):
     assert done.returncode == 0, done.stderr
     first, second = (json.loads((out / "model" / "foil.json").read_text()) for out in (job.parent / "made", more))
     assert second["validations"][0]["means"] == pytest.approx(first["validations"][-1]["means"], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_more_steps_go_on_in_the_same_folder_also_after_kill_9(job, tmp_path):
+    """4 steps, then 8: AdamW's moments go on, the rate is that of 8 steps, a killed one ends with the same bytes."""
+    settings = [
+        "--set",
+        "train.checkpoint_steps=2",
+        "--set",
+        "train.validation.keep=best",
+        "--set",
+        "train.schedule.warmup_steps=1",
+    ]
+    made = [
+        run_foil("train", job, "--out", tmp_path / name, *settings, "--set", "train.schedule.steps=4") for name in "ab"
+    ]
+    assert [ended.returncode for ended in made] == [0, 0], made[0].stderr
+    first = rows_of(tmp_path / "a")
+    [checkpoint] = (tmp_path / "a" / "checkpoints").glob("step-*")
+    assert checkpoint.name == "step-00000004"
+
+    more = [*settings, "--set", "train.schedule.steps=8"]
+    killed = subprocess.Popen([sys.executable, "-m", "foil", "train", job, "--out", tmp_path / "b", *more], cwd=REPO)
+    wait_for((tmp_path / "b" / "checkpoints" / "step-00000006").exists, killed)
+    killed.kill()
+    killed.wait()
+    assert check_model(tmp_path / "b" / "model")["losses"] == check_model(tmp_path / "a" / "model")["losses"]
+    for name in "ab":
+        ended = run_foil("train", job, "--out", tmp_path / name, *more)
+        assert (ended.returncode, "goes on from the last checkpoint" in ended.stderr) == (0, True), ended.stderr
+    one, other = (check_model(tmp_path / name / "model") for name in "ab")
+    assert (one["files"]["model.safetensors"], one["losses"]) == (other["files"]["model.safetensors"], other["losses"])
+    assert (len(one["losses"]), one["went_on_at"]) == (8, [4])
+    assert [each["step"] for each in one["validations"]] == [0, 4, 8]
+    assert "after a run that had ended at step 4" in (tmp_path / "a" / "model" / "README.md").read_text()
+
+    rows = rows_of(tmp_path / "a")
+    assert [int(row["step"]) for row in rows] == list(range(1, 9))
+    assert [row["loss"] for row in rows[:4]] == [row["loss"] for row in first]
+    curve = [learning_rate(step, ScheduleSettings(steps=8, warmup_steps=1)) for step in range(4, 8)]
+    assert [float(row["learning_rate"]) for row in rows[4:]] == pytest.approx(curve)
+    moments = load_file(tmp_path / "a" / "checkpoints" / "step-00000008" / "moments.safetensors")
+    assert {int(value) for key, value in moments.items() if key.endswith("/step")} == {8}
+    again = run_foil("train", job, "--out", tmp_path / "a", *more)
+    assert (again.returncode, "trained already" in again.stderr) == (0, True), again.stderr
+    other_rate = run_foil("train", job, "--out", tmp_path / "a", *more, "--set", "train.schedule.steps=9",
+                          "--set", "train.loss.temperature=0.1")  # fmt: skip
+    assert "train.loss.temperature: 0.04, now 0.1" in " ".join(other_rate.stderr.split())
+    shutil.rmtree(tmp_path / "a" / "checkpoints")
+    gone = run_foil("train", job, "--out", tmp_path / "a", *settings, "--set", "train.schedule.steps=9")
+    assert (gone.returncode, "train.schedule.steps: 8, now 9" in " ".join(gone.stderr.split())) == (2, True), (
+        gone.stderr
+    )
+
+
+def rows_of(out):
+    with (out / "logs" / "train.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def wait_for(happened, process):
+    while not happened():
+        assert process.poll() is None, "it ended before"
+        time.sleep(0.005)
 
 
 @pytest.mark.slow

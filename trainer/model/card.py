@@ -38,7 +38,8 @@ def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
         command=facts["command"] or "(called from Python)",
         base=_base_words(facts),
         objective=_objective(settings, data),
-        rate="{learning_rate:g}, {warmup_steps} steps of warm-up, {decay} decay".format(**settings["schedule"]),
+        rate="{learning_rate:g}, {warmup_steps} steps of warm-up, {decay} decay".format(**settings["schedule"])
+        + "".join(f", after a run that had ended at step {step}" for step in facts.get("went_on_at", [])),
         steps=len(facts["losses"]),
         topics=settings["schedule"]["topics_per_batch"],
         loss=facts["losses"][-1],

@@ -1,6 +1,6 @@
 """What training writes: checkpoints to resume from, and the model. Safetensors and JSON only; nothing is unpickled.
 
-    out/checkpoints/step-00000100/       weights, AdamW's moments, state.json, checksums.json
+    out/checkpoints/step-00000100/       weights, AdamW's moments, state.json, checksums.json; the last one stays
     out/checkpoints/dev-*/               measurements of some steps, and the weights of the best
     out/model/                           what SentenceTransformer(path) loads, foil.json, README.md
 
@@ -12,7 +12,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,9 @@ class TrainingState:
     made_of: Mapping[str, Any] = field(default_factory=dict)
 
 
-def publish(folder: Path, write: Callable[[Path], None]) -> None:
+def publish(folder: Path, write: Callable[[Path], None], *, over: bool = False) -> None:
     """Makes a folder of a run appear complete or not at all. The run has one writer: what a killed one left goes.
+    `over`: one that is there goes when the new one is written.
 
     Raises CommitError where the storage fails.
     """
@@ -64,7 +65,7 @@ def publish(folder: Path, write: Callable[[Path], None]) -> None:
                 shutil.rmtree(draft)
             else:
                 draft.unlink()
-        publish_folder(folder, write)
+        publish_folder(folder, write, over=over)
         upload(folder, whole=True)
     except (OSError, SafetensorError) as error:
         raise CommitError(
@@ -92,26 +93,34 @@ def save_state(folder: Path, state: TrainingState, model: nn.Module, optimiser: 
     for damaged in (path for path in folder.glob("step-*") if path >= place):
         remove(damaged)
     publish(place, write)
-    for old in sorted(folder.glob("step-*"))[:-KEPT_CHECKPOINTS]:
+    keep_newest(folder, KEPT_CHECKPOINTS)
+
+
+def keep_newest(folder: Path, count: int) -> None:
+    """Removes all checkpoints but so many."""
+    for old in sorted(folder.glob("step-*"))[:-count]:
         remove(old)
 
 
-def load_state(folder: Path, fresh: TrainingState, model: nn.Module, optimiser: torch.optim.AdamW) -> TrainingState:
+def load_state(
+    folder: Path, fresh: TrainingState, model: nn.Module, optimiser: torch.optim.AdamW, shorter: str = ""
+) -> TrainingState:
     """Puts the newest whole checkpoint into model and optimiser; where there is none, gives the fresh state.
 
+    `shorter`: the fingerprint of a run of fewer steps that ended here, whose last checkpoint this one begins with.
     A damaged one is passed over with a warning. Raises UsageError if the checkpoint is of other settings or data, which
     it names, CorruptDataError if none is whole.
     """
     checkpoints = sorted(folder.glob("step-*"), reverse=True)
     for checkpoint in checkpoints:
         try:
-            state, stored, moments = _read_checkpoint(checkpoint, fresh, model)
+            state, stored, moments = _read_checkpoint(checkpoint, fresh, model, shorter)
         except CorruptDataError as error:
             LOG.warning("the checkpoint %s is damaged and is passed over: %s", checkpoint, error)
             continue
         put_weights(model, stored)
         _put_moments(moments, model, optimiser)
-        return state
+        return replace(state, fingerprint=fresh.fingerprint, made_of=fresh.made_of)
     if checkpoints:
         names = ", ".join(path.name for path in checkpoints)
         raise CorruptDataError(
@@ -122,7 +131,7 @@ def load_state(folder: Path, fresh: TrainingState, model: nn.Module, optimiser: 
 
 
 def _read_checkpoint(
-    checkpoint: Path, fresh: TrainingState, model: nn.Module
+    checkpoint: Path, fresh: TrainingState, model: nn.Module, shorter: str
 ) -> tuple[TrainingState, dict[str, Tensor], dict[str, Tensor]]:
     """A checkpoint that is whole; CorruptDataError if it is not, UsageError if it is of another run."""
     try:
@@ -131,7 +140,7 @@ def _read_checkpoint(
         stored, moments = load_file(checkpoint / WEIGHTS), load_file(checkpoint / MOMENTS)
     except (OSError, ValueError, TypeError, RecursionError, SafetensorError) as error:
         raise CorruptDataError(f"it does not read: {error}") from error
-    if state.fingerprint != fresh.fingerprint:
+    if state.fingerprint not in (fresh.fingerprint, shorter):
         changed = what_changed(state.made_of, fresh.made_of)
         raise UsageError(
             f"{checkpoint.parent} holds checkpoints of a training {changed}; remove it or choose another folder"

@@ -96,6 +96,33 @@ def _value(value: Any) -> str:
     return "none" if value is None else canonical_json(value)
 
 
+def shorter_run(out: Path, settings: TrainSettings, digest: str) -> str:
+    """The fingerprint of the run that ended in `out`, if this one is the same of more steps or epochs, and its last
+    checkpoint is there to go on from; else ""."""
+    if not (out / "model").exists() or not any((out / "checkpoints").glob("step-*")):
+        return ""
+    facts, schedule = read_facts(out / "model"), settings.schedule
+    then = {name: facts["settings"]["schedule"][name] for name in ("steps", "epochs")}
+    unit = "epochs" if schedule.epochs else "steps"
+    same = settings.model_copy(update={"schedule": schedule.model_copy(update=then)})
+    is_longer = (getattr(schedule, unit) or 0) > (then[unit] or 0) and bool(schedule.epochs) == bool(then["epochs"])
+    return str(facts["fingerprint"]) if is_longer and facts["fingerprint"] == fingerprint_of(same, digest) else ""
+
+
+def is_trained(out: Path, settings: TrainSettings, digest: str) -> bool:
+    """Whether nothing is left to train: `out/model` is there, and not of a run that this one goes on from."""
+    return (out / "model").exists() and not shorter_run(out, settings, digest)
+
+
+def measurements_of(out: Path, settings: TrainSettings, digest: str) -> Path:
+    """Where a run's measurements lie; those of the run that it goes on from become its own."""
+    folder = out / "checkpoints" / f"dev-{fingerprint_of(settings, digest)[:12]}"
+    shorter = shorter_run(out, settings, digest)
+    if shorter and not folder.exists() and (before := folder.with_name(f"dev-{shorter[:12]}")).exists():
+        before.rename(folder)
+    return folder
+
+
 def read_published_model(out: Path, settings: TrainSettings, digest: str) -> PublishedModel:
     """The finished run in `out`, its model's files checked.
 

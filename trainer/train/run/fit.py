@@ -5,7 +5,9 @@
     -> the last step's weights or the best one's -> publish_result -> out/model
 
 Promise: on CPU a resumed run ends with exactly the weights of an uninterrupted one, and N workers end with those of one
-(to rounding). Price: without the gradient cache, the activations of a whole batch are held at once.
+(to rounding). A run that ended goes on to more steps from its last checkpoint, with AdamW's moments. From there the
+learning rate is that of the new number of steps, so its weights are not those of a run of so many from the start.
+Price: without the gradient cache, the activations of a whole batch are held at once.
 """
 
 from __future__ import annotations
@@ -26,11 +28,18 @@ from torch import nn
 
 from foil.datasets_out.training.training_view import TopicGroup, TrainingView
 from foil.engine.errors import TrainingDivergedError
-from foil.engine.storage.trees import remove
-from foil.trainer.model.checkpoint import DIVERGED, TrainingState, load_state, require_finite, save_state
+from foil.trainer.model.checkpoint import DIVERGED, TrainingState, keep_newest, load_state, require_finite, save_state
 from foil.trainer.model.encoder import Encoder, MicroBatch, load_starting_encoder
 from foil.trainer.model.pair_scorer import PairScorer
-from foil.trainer.model.published_model import PublishedModel, fingerprint_of, made_of, read_published_model
+from foil.trainer.model.published_model import (
+    PublishedModel,
+    fingerprint_of,
+    is_trained,
+    made_of,
+    measurements_of,
+    read_published_model,
+    shorter_run,
+)
 from foil.trainer.settings import RetentionSettings, ScheduleSettings, TrainSettings
 from foil.trainer.text_templates import TextForms
 from foil.trainer.train.data.collate import Batch, collate, make_contrast_pairs, reduce_to_plain, trim_group
@@ -52,13 +61,13 @@ def train(
 
     Raises UsageError if `out` holds another run, or if there are fewer topics than a batch takes.
     """
-    if not (out / "model").exists():
+    if not is_trained(out, settings, view.digest):
         result = fit_and_validate(settings, view, out, callbacks)
         if rank_and_workers()[0] == 0:
             publish_result(result, settings, view, out, command)
     barrier()
     if rank_and_workers()[0] == 0:
-        remove(out / "checkpoints")
+        keep_newest(out / "checkpoints", 1)
     return read_published_model(out, settings, view.digest)
 
 
@@ -83,7 +92,7 @@ def fit_and_validate(
 
 def open_validation(settings: TrainSettings, view: TrainingView, out: Path) -> Validation:
     """The measurements of this run, next to its checkpoints; those of other settings or data are ignored."""
-    return Validation(out / "checkpoints" / f"dev-{fingerprint_of(settings, view.digest)[:12]}", settings, view)
+    return Validation(measurements_of(out, settings, view.digest), settings, view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +183,8 @@ def run_steps(
     freeze(model.train(), settings.retention)
     optimiser = make_optimiser(model, schedule)
     fresh = TrainingState(0, fingerprint_of(settings, view.digest), [], made_of(settings, view.digest))
-    state = load_state(checkpoints, fresh, model, optimiser)
+    shorter = shorter_run(checkpoints.parent, settings, view.digest)
+    state = load_state(checkpoints, fresh, model, optimiser, shorter)
     rank = rank_and_workers()[0]
     hooks.on_weights(state.step, model)
     for step in range(state.step, schedule.steps):

@@ -31,7 +31,7 @@ from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from foil.datasets_out.training.training_view import TrainingView
 from foil.engine.errors import RunFailedError, TrainingDivergedError
-from foil.trainer.model.published_model import PublishedModel, read_published_model
+from foil.trainer.model.published_model import PublishedModel, is_trained, read_published_model
 from foil.trainer.settings import TrainSettings
 from foil.trainer.train.run.fit import fit_and_validate, open_validation, train
 from foil.trainer.train.run.logs import read_rows
@@ -51,7 +51,7 @@ def train_on_ray(
     error if the pool failed more often than `settings.max_failures`, TrainingDivergedError as `fit` does.
     """
     out = out.resolve()
-    if (out / "model").exists():
+    if is_trained(out, settings, view.digest):
         return read_published_model(out, settings, view.digest)
     validation = open_validation(settings, view, out)
     if not ray.is_initialized():

@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from foil.datasets_out.training.training_view import TrainingView
-from foil.engine.storage.trees import remove
-from foil.trainer.model.checkpoint import require_finite
+from foil.trainer.model.checkpoint import keep_newest, require_finite
 from foil.trainer.model.pair_scorer import PairScorer, load_starting_scorer, save_pair_scorer
-from foil.trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
+from foil.trainer.model.published_model import PublishedModel, is_trained, measurements_of, read_published_model
 from foil.trainer.settings import TrainSettings
 from foil.trainer.train.loss.batch_loss import BatchLoss
 from foil.trainer.train.reranker.batch_gradients import add_list_gradients
@@ -58,14 +57,13 @@ def train_reranker(
     settings: TrainSettings, view: TrainingView, out: Path, command: str = "", callbacks: Callbacks = NO_CALLBACKS
 ) -> PublishedModel:
     """Trains (or resumes, or finds done) and publishes `out/model`; raises as `fit.train` does."""
-    if not (out / "model").exists():
-        fingerprint = fingerprint_of(settings, view.digest)
-        scorer, folder = load_starting_scorer(settings), out / "checkpoints" / f"dev-{fingerprint[:12]}"
+    if not is_trained(out, settings, view.digest):
+        scorer, folder = load_starting_scorer(settings), measurements_of(out, settings, view.digest)
         validation = Validation(folder, settings, view, load_starting_scorer, measure_reranker)
         monitor = Monitor(validation, logs_of(settings, out), callbacks, settings.checkpoint_steps)
         losses = fit_reranker(scorer, settings, view, out / "checkpoints", monitor)
         _publish(_FittedReranker(scorer, losses, validation, monitor), settings, view, out, command)
-    remove(out / "checkpoints")
+    keep_newest(out / "checkpoints", 1)
     return read_published_model(out, settings, view.digest)
 
 

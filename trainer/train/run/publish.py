@@ -20,7 +20,7 @@ from foil.engine.errors import UsageError
 from foil.engine.storage.trees import upload
 from foil.trainer.model.card import DRAWINGS, model_card
 from foil.trainer.model.checkpoint import blend_weights, publish, put_weights, require_finite, weights
-from foil.trainer.model.checksums import FACTS, digests_of, sealed
+from foil.trainer.model.checksums import FACTS, digests_of, read_facts, sealed
 from foil.trainer.model.encoder import Encoder, save_encoder
 from foil.trainer.model.published_model import fingerprint_of, made_of
 from foil.trainer.model.two_encoders import ROUTES
@@ -169,7 +169,12 @@ def publish_model(
     results: Sequence[Measurement],
     out: Path,
 ) -> None:
-    """Publishes `out/model`: what `save` writes into a folder, foil.json, the drawings and the card."""
+    """Publishes `out/model`: what `save` writes into a folder, foil.json, the drawings and the card.
+
+    The model of a run of fewer steps goes; `went_on_at` names the steps at which such runs had ended.
+    """
+    before = read_facts(out / "model") if (out / "model").exists() else None
+    facts |= {"went_on_at": [*before.get("went_on_at", []), len(before["losses"])] if before else []}
 
     def write(draft: Path) -> None:
         save(draft)
@@ -180,5 +185,5 @@ def publish_model(
         drawings = [name for name in DRAWINGS if (draft / name).exists()]
         (draft / "README.md").write_text(model_card(facts, drawings), encoding="utf-8")
 
-    publish(out / "model", write)
+    publish(out / "model", write, over=True)
     upload(out / "logs")

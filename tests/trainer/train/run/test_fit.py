@@ -237,8 +237,10 @@ def test_checkpoints_of_other_settings_are_refused_and_broken_ones_named(bert, t
 def test_a_second_run_finds_the_first_and_another_one_is_refused(bert, view, tmp_path):
     first = train(settings_for(bert, steps=2), view, tmp_path)
     assert train(settings_for(bert, steps=2), view, tmp_path).facts == first.facts
-    with pytest.raises(UsageError, match=r"trained with train\.schedule\.steps: 2, now 3; choose another"):
-        train(settings_for(bert, steps=3), view, tmp_path)
+    with pytest.raises(UsageError, match=r"trained with train\.schedule\.steps: 2, now 1; choose another"):
+        train(settings_for(bert, steps=1), view, tmp_path)
+    more = train(settings_for(bert, steps=3), view, tmp_path).facts
+    assert (more["losses"][:2], len(more["losses"]), more["went_on_at"]) == (first.facts["losses"], 3, [2])
 
 
 def test_blends_are_measured_on_dev_and_the_best_allowed_one_is_kept(bert, view, tmp_path):
