@@ -5,6 +5,7 @@ image: one set with the ones that were tested, for CUDA, which a resolver accept
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,19 @@ def test_every_pin_has_hashes_and_no_index_is_named():
     pins = [line.split("==") for line in (REPO / "constraints.txt").read_text().splitlines()]
     assert {(normal(name), version) for name, version in pins} == {(name, version) for name, version, _ in PINS}
     body = "".join(f"{name}=={version} \\\n{hashes}" for name, version, hashes in PINS)
-    assert HASHED.partition("\n")[2] == body, "there is nothing but pins and hashes"
+    assert re.sub("^#.*\n", "", HASHED, flags=re.MULTILINE) == body, "there is nothing but pins and hashes"
     assert "://" not in HASHED
     assert "index" not in HASHED
+
+
+def test_an_image_stops_reading_before_what_only_tests_need():
+    """Docker reads to the line of tests: each extra's own libraries stand before it, those of `test` alone after it."""
+    extras = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {extra: {normal(re.match(r"[\w.-]+", each)[0]) for each in needs} for extra, needs in extras.items()}
+    runs, tests = (set(re.findall(r"^(\S+)==", part, re.MULTILINE)) for part in HASHED.split("# For tests alone.\n"))
+    others = set().union(*(needs for extra, needs in names.items() if extra not in {"test", "vllm", "all"}))
+    assert others <= runs
+    assert {"mypy", "playwright", "pytest", "ruff"} <= names["test"] & tests
 
 
 def pins(name: str) -> dict[str, str]:

@@ -1,11 +1,12 @@
-"""The Dockerfile, read line by line: what it copies, installs and runs is there. No test here builds the image."""
+"""The Dockerfile, read line by line: what it copies, installs and runs is there. A long test builds the CPU image."""
 
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import tomllib
-import venv
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 
 import pytest
@@ -18,6 +19,7 @@ DEPLOY = REPO / "cluster" / "deploy"
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
 VENV = "/opt/venv"
 SECRET = re.compile(r"token|secret|passw|api_?key|credential", re.IGNORECASE)
+HEAD = "export RAY_ADDRESS=127.0.0.1:6379 && ray start --head --num-cpus=1 --dashboard-host=0.0.0.0"
 PACKAGE_OF = {"bash": "bash", "pkill": "procps", "wget": "wget"}
 
 
@@ -76,12 +78,27 @@ def installs(image: str) -> list[str]:
 def test_what_is_copied_is_there_and_is_not_left_out():
     sources = {each for copy in told(ALL, "COPY") if "--from=" not in copy
                for each in copy.split()[:-1] if not each.startswith("--")}  # fmt: skip
-    assert sources == {".", "examples"}
-    needed = ["examples", "pyproject.toml", PROJECT["readme"], *PROJECT["license-files"], *PACKAGES, *IMAGES.values()]
+    assert sources == {".", "examples", "scripts/gpu_smoke.py"}
+    needed = [
+        *sources - {"."},
+        "pyproject.toml",
+        PROJECT["readme"],
+        *PROJECT["license-files"],
+        *PACKAGES,
+        *IMAGES.values(),
+    ]
     for path in needed:
         assert (REPO / path).exists(), path
         assert not is_ignored(path), path
-    for secret in (".git/config", "examples/.env", "cluster/server.key", "datasets_out/data/demo", ".venv/bin/python"):
+    for secret in (
+        ".git/config",
+        ".mypy_cache/x",
+        "build/lib",
+        "examples/.env",
+        "cluster/server.key",
+        "datasets_out/data/demo",
+        ".venv/bin/python",
+    ):
         assert is_ignored(secret), secret
 
 
@@ -96,10 +113,28 @@ def test_the_pins_are_installed_under_the_python_that_they_were_tested_with():
 
 @by_image
 def test_an_image_installs_its_own_pins_and_then_foil(image):
-    pins, foil = installs(image)
+    pins, *torch, foil = installs(image)
     assert pins.split()[-2:] == ["-r", IMAGES[image]]
     assert foil.split()[-1] == "."
-    assert all("--no-deps" in each for each in (pins, foil))
+    assert all("--no-deps" in each for each in (pins, *torch, foil))
+
+
+def test_the_cpu_image_takes_what_runs_need_and_torch_for_cpus(tmp_path):
+    """The lines before `pip install`, run for real: they cut what tests need, and torch that wants CUDA."""
+    command = told(STAGES["build-cpu"], "RUN")[-1]
+    cut = command.partition(f"&& {VENV}/bin/pip")[0]
+    shutil.copy(REPO / IMAGES["cpu"], tmp_path)
+    done = subprocess.run(
+        ["sh", "-ec", f'{cut}; echo "$torch"'], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    pins = set(re.findall(r"^(\S+)==", (tmp_path / IMAGES["cpu"]).read_text(), re.MULTILINE))
+    assert (
+        done.stdout.strip()
+        == re.search(r"^torch==.*", (REPO / "constraints.txt").read_text(), re.MULTILINE)[0] + "+cpu"
+    )
+    assert {"ray", "sentence-transformers", "tqdm", "triton"} - pins == {"triton"}, "those around torch's stay"
+    assert not {"torch", "pytest", "playwright", "mypy"} & pins
+    assert "download.pytorch.org/whl/cpu" in installs("cpu")[1]
 
 
 def test_the_gpu_image_can_compile_kernels():
@@ -168,19 +203,36 @@ def test_a_job_that_a_manifest_names_lies_in_the_image():
     assert told(STAGES["cpu"], "WORKDIR")[-1] == "/opt/foil"
 
 
+@pytest.fixture(scope="module")
+def image(tmp_path_factory) -> Iterator[Callable[[str], str]]:
+    """Runs a command in the CPU image, which is built for it: read-only, as user 1000, without a network."""
+    lacking = [each for each in ("buildah", "mmdebstrap", "unshare", "chroot", "ip") if not shutil.which(each)]
+    if os.geteuid() or lacking:
+        pytest.skip(f"the image is built by root alone, with buildah and mmdebstrap; lacking: {lacking}")
+    store, folder = tmp_path_factory.mktemp("store"), tmp_path_factory.mktemp("pod")
+    folder.chmod(0o755)
+
+    def steps(action: str, *words: object) -> str:
+        command = [REPO / "scripts" / "image-steps", action, store, *words]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+        return done.stdout
+
+    try:
+        steps("build", "cpu")
+        yield lambda command: steps("run", folder, command)
+    finally:
+        steps("remove")
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_the_build_stages_own_commands_install_foil(tmp_path):
-    """Without a network: from the folder of wheels that PIP_FIND_LINKS names, where it has them all."""
-    venv.create(tmp_path / "venv", with_pip=True)
-    environment = {**os.environ, "PIP_NO_INDEX": "1"}
-    checkout = tmp_path / "foil"
-    subprocess.run(["git", "clone", "--quiet", str(REPO), str(checkout)], check=True)
-    for install in installs("cpu"):
-        command = ["bash", "-c", f"{tmp_path}/venv/bin/{install}"]
-        done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
-        if "No matching distribution" in done.stderr:
-            pytest.skip(f"PIP_FIND_LINKS names no folder with all wheels: {done.stderr.splitlines()[-1]}")
-        assert done.returncode == 0, done.stderr
-    for bare in ("--version", "doctor"):
-        assert subprocess.run([tmp_path / "venv" / "bin" / "foil", bare], cwd=tmp_path, check=False).returncode == 0
+def test_the_cpu_image_looks_around_and_makes_topics(image):
+    """What a pod does: `foil doctor`, the manifest's job without its cluster, and a run on Ray's head."""
+    loads = "python -c 'import torch, sentence_transformers; print(torch.__version__)'"
+    assert "+cpu" in image(f"id -u | grep -qx 1000 && ! touch /etc/x && foil doctor --out /runs >/dev/null && {loads}")
+    [job] = yaml.safe_load_all((DEPLOY / "kubernetes" / "job" / "rayjob.yaml").read_text())
+    local = re.sub("--set runtime[^ ]* ", "", job["spec"]["entrypoint"])
+    image(f"{local} && foil verify /runs/quickstart")
+    on_ray = "foil run examples/jobs/first_topic.yaml --set runtime.kind=ray --set runtime.workers=1 --out /runs/first"
+    image(f"{HEAD} && {on_ray} && foil verify /runs/first && ray stop")
