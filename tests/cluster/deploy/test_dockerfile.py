@@ -19,7 +19,7 @@ DEPLOY = REPO / "cluster" / "deploy"
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
 VENV = "/opt/venv"
 SECRET = re.compile(r"token|secret|passw|api_?key|credential", re.IGNORECASE)
-HEAD = "export RAY_ADDRESS=127.0.0.1:6379 && ray start --head --num-cpus=1 --dashboard-host=0.0.0.0"
+HEAD = "export RAY_ADDRESS=127.0.0.1:6379 && ray start --head --num-cpus=2 --dashboard-host=0.0.0.0"
 PACKAGE_OF = {"bash": "bash", "pkill": "procps", "wget": "wget"}
 
 
