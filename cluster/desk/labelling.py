@@ -19,6 +19,7 @@ from foil.engine.errors import UsageError
 from foil.engine.ids import fraction_of
 
 if TYPE_CHECKING:
+    from foil.datasets_out.commits.snapshot import Snapshot
     from foil.engine.topic import Topic
     from foil.validators.audits.sheet import AuditItem, Key
 
@@ -41,8 +42,25 @@ class SheetDraw:
     status: str = "accepted"
     reason: str = ""
 
-    def takes(self, topic: Topic) -> bool:
-        """Whether the topic may be drawn."""
+    @property
+    def name(self) -> str:
+        """What the sheet is called where nobody names it."""
+        kind = "" if self.status == "accepted" else f"-{self.reason or self.status}"
+        return f"seed{self.seed}-topics{self.topics}{kind}"
+
+    def items(self, out: Path, source: Snapshot) -> list[AuditItem]:
+        """The items drawn from what is committed in `out`. Raises UsageError where there is none."""
+        from foil.datasets_out.commits.snapshot import read_partitions
+        from foil.validators.audits.sheet import draw_items
+
+        all_topics = chain.from_iterable(read_partitions(source))
+        items = draw_items(filter(self._takes, all_topics), self.topics, self.seed)
+        if not items:
+            reason = f" of the reason {self.reason}" if self.reason else ""
+            raise UsageError(f"{out} has no {self.status} topic{reason} with an instruction yet; nothing can be drawn")
+        return items
+
+    def _takes(self, topic: Topic) -> bool:
         return topic.status == self.status and self.reason in ("", topic.reason)
 
 
@@ -130,20 +148,16 @@ class LabelSession:
 
 
 def _open_sheet(out: Path, name: str, draw: SheetDraw) -> tuple[Key, list[AuditItem]]:
-    from foil.datasets_out.commits.snapshot import load_snapshot, read_partitions
+    from foil.datasets_out.commits.snapshot import load_snapshot
     from foil.datasets_out.sql.audits import key_names, put_key, read_key
-    from foil.validators.audits.sheet import draw_items, items_of, key_of
+    from foil.validators.audits.sheet import items_of, key_of
 
     source = load_snapshot(out, None)
     if name in key_names(out):
         facts = read_key(out, name)
         key: Key = facts["items"]
         return key, items_of(key, _topics_of(source, key), facts["seed"])
-    topics = filter(draw.takes, chain.from_iterable(read_partitions(source)))
-    items = draw_items(topics, draw.topics, draw.seed)
-    if not items:
-        reason = f" of the reason {draw.reason}" if draw.reason else ""
-        raise UsageError(f"{out} has no {draw.status} topic{reason} with an instruction yet; there is nothing to label")
+    items = draw.items(out, source)
     key = key_of(items)
     put_key(out, name, {"seed": draw.seed, "snapshot": source.digest, "items": key})
     return key, items

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,6 +13,7 @@ from foil.cluster.terminal import print_json, say, show
 from foil.engine.errors import UsageError
 
 if TYPE_CHECKING:
+    from foil.cluster.desk.labelling import SheetDraw
     from foil.validators.audits.score import AuditScore, Share
 
 _SHARES = ("label_error", "unusable", "unnatural", "given_away", "answers_lost")
@@ -22,6 +23,10 @@ def audit(
     out: OutArgument,
     topics: Annotated[int, typer.Option(min=1, max=10_000, help="Topics of the sheet.")] = 40,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Which topics are drawn.")] = 0,
+    status: Annotated[
+        Literal["accepted", "rejected"], typer.Option(help="Rejected: to see which were so wrongly; drawn by reason.")
+    ] = "accepted",
+    reason: Annotated[str, typer.Option(help="Rejected topics of this reason alone.")] = "",
     sheet: Annotated[
         Path | None, typer.Option(help="Where the sheet goes: FILE.txt and FILE.jsonl. Default: the audit's name.")
     ] = None,
@@ -32,9 +37,12 @@ def audit(
     as_json: JsonOption = False,
 ) -> None:
     """Draw topics for a blind reading, or score a filled sheet against the labels."""
-    name = name or f"seed{seed}-topics{topics}"
+    from foil.cluster.desk.labelling import SheetDraw
+
+    draw = SheetDraw(topics, seed, "rejected" if reason else status, reason)
+    name = name or draw.name
     if score is None:
-        files = _draw(out, name, topics, seed, snapshot, sheet or Path(f"audit-{name}"))
+        files = _draw(out, name, draw, snapshot, sheet or Path(f"audit-{name}"))
         if as_json:
             print_json({"name": name, "sheets": files})
         return
@@ -48,17 +56,15 @@ def audit(
         _say_diversity(out, snapshot)
 
 
-def _draw(out: Path, name: str, topics: int, seed: int, snapshot: str | None, sheet: Path) -> list[str]:
-    from foil.datasets_out.commits.snapshot import load_snapshot, read_accepted
+def _draw(out: Path, name: str, draw: SheetDraw, snapshot: str | None, sheet: Path) -> list[str]:
+    from foil.datasets_out.commits.snapshot import load_snapshot
     from foil.datasets_out.sql.audits import put_key
     from foil.engine.atomic_files import put_json_lines, put_text
-    from foil.validators.audits.sheet import draw_items, key_of, sheet_rows, sheet_text
+    from foil.validators.audits.sheet import key_of, sheet_rows, sheet_text
 
     source = load_snapshot(out, snapshot)
-    items = draw_items(read_accepted(source), topics, seed)
-    if not items:
-        raise UsageError(f"{out} has no accepted topic with an instruction yet; there is nothing to audit")
-    put_key(out, name, {"seed": seed, "snapshot": source.digest, "items": key_of(items)})
+    items = draw.items(out, source)
+    put_key(out, name, {"seed": draw.seed, "snapshot": source.digest, "items": key_of(items)})
     name_alone = sheet.name.removesuffix(".txt").removesuffix(".jsonl")
     text, rows = sheet.with_name(f"{name_alone}.txt"), sheet.with_name(f"{name_alone}.jsonl")
     for path in (text, rows):
@@ -74,11 +80,13 @@ def _draw(out: Path, name: str, topics: int, seed: int, snapshot: str | None, sh
 def _score(out: Path, name: str, sheet: Path, reader: str) -> list[AuditScore]:
     from foil.datasets_out.sql.audits import put_rows, read_key
     from foil.validators.audits.marks import read_marks
-    from foil.validators.audits.score import audit_rows, score
+    from foil.validators.audits.score import audit_rows, false_rejections, rejection_words, score
 
     key = read_key(out, name)["items"]
     rows = list(audit_rows(name, reader, read_marks(sheet, key), key))
     put_rows(out, name, reader, map(asdict, rows))
+    for line in rejection_words(false_rejections(rows, key)):
+        say(line)
     return score(rows)
 
 

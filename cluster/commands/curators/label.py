@@ -32,8 +32,7 @@ def label(
     from foil.cluster.desk.labelling import LabelSession, SheetDraw
 
     draw = SheetDraw(topics, seed, "rejected" if reason else status, reason)
-    kind = "" if draw.status == "accepted" else f"-{reason or draw.status}"
-    session = LabelSession(out, name or f"seed{seed}-topics{topics}{kind}", draw)
+    session = LabelSession(out, name or draw.name, draw)
     annotator = annotator or user_name()
     session.done(annotator)  # refuses a name that cannot be a file's
     if terminal:

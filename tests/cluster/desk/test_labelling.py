@@ -1,5 +1,6 @@
 """Labelling without a browser: orders, resuming, agreement, the terminal, and marks that several processes keep."""
 
+import json
 import multiprocessing
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from foil.cluster.desk.labelling import LabelSession, SheetDraw
 from foil.datasets_out.sql.query import run_sql
 from foil.engine.errors import UsageError
+from foil.validators.audits.marks import split_marks
 from foil.validators.audits.score import wilson
 from foil.validators.judges.agreement import fleiss_kappa
 from tests.support.commands import foil, write_job
@@ -133,7 +135,7 @@ def test_a_run_without_instructions_is_refused(tmp_path):
     from foil.datasets_out.commits.log import CommitLog
 
     CommitLog(tmp_path).open("f" * 64, {})
-    with pytest.raises(UsageError, match="nothing to label"):
+    with pytest.raises(UsageError, match="nothing can be drawn"):
         LabelSession(tmp_path, "none")
 
 
@@ -158,6 +160,19 @@ def test_false_rejections_are_measured_by_reason(tmp_path):
         assert f"{words}[{share.low:.0%}, {share.high:.0%}]" in done.stdout
     ended = foil("label", out, "--reason", "label_disputed", "--terminal", "--topics", 9)
     assert ended.stdout.count("1 of 3") == 1, ended.stderr
+    sheet = tmp_path / "sheet"
+    drawn = foil("audit", out, "--status", "rejected", "--topics", 6, "--name", "by-hand", "--sheet", sheet)
+    assert drawn.returncode == 0, drawn.stderr
+    keys = [json.loads((out / "audits" / f"{name}.key.json").read_text())["items"] for name in ("rejected", "by-hand")]
+    assert keys[0] == keys[1], "the same items as `foil label` draws"
+    rows = [json.loads(line) for line in sheet.with_suffix(".jsonl").read_text().splitlines()]
+    for row in rows:
+        row["marks"] = split_marks(lines[row["item"]])
+    sheet.with_suffix(".jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scored = foil("audit", out, "--name", "by-hand", "--score", f"{sheet}.jsonl", "--reader", "ann")
+    assert [line.removeprefix("marks: ") for line in done.stdout.splitlines() if "are false by" in line] == [
+        line for line in scored.stderr.splitlines() if "are false by" in line
+    ], scored.stderr
     refused = foil("label", out, "--reason", "nothing", "--terminal")
     assert (refused.returncode, "no rejected topic of the reason nothing" in refused.stderr) == (2, True)
 
