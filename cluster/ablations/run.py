@@ -6,6 +6,7 @@ A cell's run is one of `foil train` in OUT/cells/CELL/seed-N, its scores next to
 """
 
 import json
+import shutil
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -76,6 +77,7 @@ def _train(place: int, runs: Sequence[CellRun], dev: Sequence[EvaluationData]) -
     run = runs[place]
     say(f"run {place + 1} of {len(runs)}: cell {run.cell}, seed {run.seed}")
     model = train_job(run.job, run.settings, run.command)
+    shutil.rmtree(run.job.out / "checkpoints", ignore_errors=True)  # three times the model; no cell goes on
     for each in dev:
         _scores(run, model, each)
     return model

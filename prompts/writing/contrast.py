@@ -163,11 +163,15 @@ class ContrastWriter(Stages):
         except (FaultyReply, UnreadableReplyError):
             if not self._frames:
                 raise
-            self.marks.add("framed_instruction")
-            written = framed(demands, material.kind, material.number(f"frame {poisoned}"))
+            written = self.framed(demands, poisoned=poisoned)
         if length_of(written) != cell.length:
             self.marks.add("other_length")
         return written
+
+    def framed(self, demands: Demands, *, poisoned: bool) -> str:
+        """An instruction put together from its questions, with the mark that says so."""
+        self.marks.add("framed_instruction")
+        return framed(demands, self.material.kind, self.material.number(f"frame {poisoned}"))
 
     async def passage(self, task: PassageTask, siblings: Sequence[Passage]) -> Passage:
         """A passage that does what its task says; no copy of the others, nor a passage of the seed."""
