@@ -228,7 +228,8 @@ PLANTED = (
     ),
     Planted(
         "training", "a resume makes the last step again", CHECKPOINT,
-        "        return state\n", "        return TrainingState(state.step - 1, state.fingerprint, state.losses[:-1])\n",
+        "        return replace(state, fingerprint=fresh.fingerprint, made_of=fresh.made_of)\n",
+        "        return TrainingState(state.step - 1, fresh.fingerprint, state.losses[:-1])\n",
     ),
     Planted(
         "publish", "a folder is written in its place", ATOMIC,
