@@ -61,6 +61,9 @@ class ContrastSettings(Settings):
     frames: bool = Field(True, description=FRAMES_DESCRIPTION)
     checks: dict[Reason, OnFail] = Field(default_factory=dict, description=CHECKS_DESCRIPTION)
 
+    def asks(self) -> tuple[str, ...]:
+        return ("writer",) if self.sure == _UNASKED else ("writer", JUDGE)
+
 
 class Contrast:
     """Implements `engine.protocols.Recipe`.

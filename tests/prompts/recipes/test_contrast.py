@@ -8,9 +8,10 @@ import pytest
 
 from foil.engine.errors import Rejected
 from foil.engine.protocols import JUDGE
+from tests.support.commands import foil
 from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.matrices import made
-from tests.support.topics.trades import trade_seeds
+from tests.support.topics.trades import corpus, trade_seeds
 
 SEED = trade_seeds()[0]
 
@@ -100,3 +101,19 @@ def test_a_seed_with_one_relevant_passage_has_the_other_written_or_is_left_out()
         with pytest.raises(Rejected) as refused:
             made("contrast", alone, write=False)
         assert refused.value.reason == "no_pair"
+
+
+@pytest.mark.parametrize(("sure", "warns"), [(0.6, False), (0.5, True)])
+def test_a_judge_that_the_recipe_asks_is_no_idle_model(tmp_path, sure, warns):
+    """Without a judge the writer judges."""
+    job = tmp_path / "job.yaml"
+    model = '{kind: hosted, model: m, url: "http://127.0.0.1:9/v1"}'
+    for models in (f"{{writer: {model}}}", f"{{writer: {model}, judge: {model}}}"):
+        job.write_text(
+            f"seeds: {{kind: table, corpus: trades, path: {corpus(tmp_path / 'rows.jsonl')}, columns: {{query: query, "
+            f"positives: positives}}}}\nrecipe: {{kind: contrast, sure: {sure}}}\nmodels: {models}\n"
+            f"validators: [{{kind: shape}}]\nout: {tmp_path / 'out'}\n"
+        )
+        planned = foil("plan", job)
+        assert planned.returncode == 0, planned.stderr
+        assert ("judge" in planned.stderr) == (warns and "judge" in models)
