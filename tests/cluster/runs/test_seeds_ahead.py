@@ -108,7 +108,14 @@ def readers_of(run: int) -> list[int]:
         with suppress(OSError):
             children.setdefault(int(stat.read_text().rpartition(")")[2].split()[1]), []).append(int(stat.parent.name))
     below = [pid for child in children.get(run, []) for pid in children.get(child, [])]
-    return [pid for pid in below if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in below if _is_spawned(pid)]
+
+
+def _is_spawned(pid: int) -> bool:
+    """Whether it is a process of multiprocessing's, and still there."""
+    with suppress(OSError):
+        return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 @pytest.mark.parametrize(("workers", "readers"), [(0, 2), (2, 3)])
