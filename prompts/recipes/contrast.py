@@ -9,19 +9,20 @@
     (I_B,Q)  -1  +1
 
 No method of the literature: Promptriever and InF-IR have a model write the passages that fail an instruction. Here both
-are real, and each is relevant once and once not, so that neither length, title, style nor place says which is. A seed
-with one relevant passage has the other one written (`write`). A topic takes three requests, and twice as many short
-questions to the judge as there are questions.
+are real, and each is relevant once and once not. So a passage's length, title or style alone say nothing of its label;
+together with the form of the instruction they may: of a pair the longer one tells more, and what has no question of its
+own is wanted by a ban. A seed with one relevant passage has the other one written (`write`). A topic takes up to three
+requests, and twice as many short questions to the judge as there are questions.
 """
 
 from collections.abc import Sequence
-from itertools import permutations
 from math import exp
 from typing import Literal
 
 from pydantic import Field
 
 from foil.engine.errors import Rejected
+from foil.engine.ids import content_id
 from foil.engine.protocols import JUDGE, Ask
 from foil.engine.settings import Settings
 from foil.engine.topic import IntentRole, Passage, Seed, Topic
@@ -29,6 +30,7 @@ from foil.prompts.constraints.instructions import Length
 from foil.prompts.demands import Demands, dump_demands
 from foil.prompts.judge_logprobs import log_odds
 from foil.prompts.judge_questions import probability_true, question_prompt
+from foil.prompts.passages.readable import flaw_of
 from foil.prompts.passages.topic_builder import TopicBuilder
 from foil.prompts.render import load, recipe_fingerprint
 from foil.prompts.writing.answers import Questions
@@ -37,7 +39,7 @@ from foil.prompts.writing.contrast import TEMPLATES, ContrastWriter, GridCell, P
 from foil.prompts.writing.frames import FRAMES_DESCRIPTION
 from foil.prompts.writing.material import WritingMaterial, writing_material
 
-VERSION = "1"
+VERSION = "2"
 """Raised when the same seed, settings and templates would give other topics."""
 
 _DEMAND, _UNASKED = "judges/demand", 0.5
@@ -154,6 +156,9 @@ class Contrast:
 
 
 def _real_pair(material: WritingMaterial) -> tuple[Passage, Passage] | None:
-    """Two relevant passages, neither most of the other, drawn by the seed's hash; None where there are no two."""
-    pairs = [each for each in permutations(material.positives, 2) if not near_copy(each[0].text, [each[1].text])]
-    return pairs[material.number("pair") % len(pairs)] if pairs else None
+    """Two relevant passages in an order that the seed's hash draws, those that read like a broken page last; the second
+    is the first one that is no near copy. None where there is none."""
+    seed = material.seed.id
+    first, *others = sorted(material.positives, key=lambda p: (bool(flaw_of(p)), content_id("pair", seed, p.id)))
+    second = next((each for each in others if not near_copy(each.text, [first.text])), None)
+    return (first, second) if second else None

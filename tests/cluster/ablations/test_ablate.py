@@ -146,6 +146,7 @@ def test_a_cell_is_the_run_that_its_card_says(folder, kept):
     settings = facts["settings"]
     assert (settings["loss"]["blocks"], settings["schedule"]["seed"], settings["schedule"]["steps"]) == (["P"], 1, 3)
     assert facts["command"].startswith(f"foil train {folder / 'job.yaml'} --set")
+    assert not list((folder / "out" / "cells").rglob("checkpoints")), "no cell is trained further"
 
 
 def test_the_rows_of_all_runs_are_kept_as_evaluate_keeps_them(folder, kept):

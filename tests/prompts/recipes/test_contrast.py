@@ -7,8 +7,14 @@ from dataclasses import replace
 import pytest
 
 from foil.engine.errors import Rejected
+from foil.engine.flow.journal_reading import possibly_paid_twice
 from foil.engine.protocols import JUDGE
-from tests.support.commands import foil
+from foil.engine.storage.opening import open_store
+from foil.prompts.passages.readable import flaw_of
+from tests.support.commands import calls_sent, foil
+from tests.support.models.character import Character
+from tests.support.models.fault_server import serving
+from tests.support.small_parts import digest
 from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.matrices import made
 from tests.support.topics.trades import corpus, trade_seeds
@@ -57,6 +63,21 @@ def test_which_of_many_stands_first_follows_from_the_seed():
     firsts = {s.id: made("contrast", s).passages[0].text == s.positives[0].text for s in trade_seeds()}
     assert 10 < sum(firsts.values()) < 30
     assert firsts == {s.id: made("contrast", s).passages[0].text == s.positives[0].text for s in trade_seeds()}
+
+
+@pytest.mark.timeout(120)
+def test_of_thousands_of_relevant_passages_two_are_drawn_without_comparing_all_pairs():
+    """Judged corpora have hundreds; all pairs of these are four million, and would hang."""
+    many = tuple(replace(SEED.positives[i % 2], text=f"{SEED.positives[i % 2].text} {i}.", id="") for i in range(2_000))
+    topic = made("contrast", replace(SEED, positives=many))
+    assert {p.text.rpartition(" ")[0] for p in topic.passages[:2]} == {p.text for p in SEED.positives}
+
+
+def test_a_passage_that_reads_like_a_broken_page_is_drawn_last():
+    broken = replace(SEED.positives[0], text="Home | Login | Cart | Help | Sign up " * 4, id="")
+    assert flaw_of(broken)
+    for seed in (replace(SEED, id=str(i), positives=(broken, *SEED.positives)) for i in range(8)):
+        assert {p.id for p in made("contrast", seed).passages[:2]} == {p.id for p in SEED.positives}
 
 
 def test_the_judge_is_asked_every_question_of_both_passages_once():
@@ -117,3 +138,20 @@ def test_a_judge_that_the_recipe_asks_is_no_idle_model(tmp_path, sure, warns):
         planned = foil("plan", job)
         assert planned.returncode == 0, planned.stderr
         assert ("judge" in planned.stderr) == (warns and "judge" in models)
+
+
+def test_kill_9_between_two_questions_to_the_judge_pays_nothing_twice(tmp_path):
+    job = tmp_path / "job.yaml"
+    with serving(answer=Character()) as server:
+        job.write_text(
+            f"seeds: {{kind: table, corpus: trades, path: {corpus(tmp_path / 'rows.jsonl')}, columns: {{id: id, query: "
+            f"query, positives: positives}}}}\nrecipe: {{kind: contrast}}\nmodels: {{writer: {{kind: hosted, model: "
+            f'in-character, url: "{server.url}"}}}}\nvalidators: [{{kind: judge_demands}}]\n'
+            f"out: {tmp_path / 'whole'}\nlimits: {{seeds: 8}}\n"
+        )
+        assert foil("run", job).returncode == 0
+        whole, out = calls_sent(server), tmp_path / "killed"
+        assert foil("run", job, "--out", out, env={"FOIL_CRASH_POINT": "ask.answered:20"}).returncode == -9
+        assert foil("run", job, "--out", out).returncode == 0
+        assert calls_sent(server) - 2 * whole <= possibly_paid_twice(open_store(out))
+    assert digest(out) == digest(tmp_path / "whole")
