@@ -122,9 +122,10 @@ def read_paper(answer: str, seeds: Section, models: Section, templates: Path) ->
             raise UsageError(f"{templates} is there already and nothing is overwritten; name another job file")
         recipe |= {"templates": str(templates), **yaml.safe_load(_CUSTOM_RECIPE.read_text(encoding="utf-8"))}
     kinds = [kind for kind in PAPERS[answer] if not (seeds["kind"] == "documents" and kind.startswith("judge_"))]
-    return {"recipe": recipe, "validators": [
-        {"kind": kind} for kind in (*kinds, *(["judge_demands"] if seeds["kind"] == "documents" else ()))
-    ]}  # fmt: skip
+    validators: list[Section] = [{"kind": kind} for kind in kinds if kind != "judge_demands"]
+    if seeds["kind"] == "documents" or "judge_demands" in kinds:
+        validators.append({"kind": "judge_demands", **({"compare": True} if answer == "contrast" else {})})
+    return {"recipe": recipe, "validators": validators}
 
 
 def usual_budget(models: Section) -> str:

@@ -39,7 +39,7 @@ from foil.prompts.writing.contrast import TEMPLATES, ContrastWriter, GridCell, P
 from foil.prompts.writing.frames import FRAMES_DESCRIPTION
 from foil.prompts.writing.material import WritingMaterial, writing_material
 
-VERSION = "2"
+VERSION = "3"
 """Raised when the same seed, settings and templates would give other topics."""
 
 _DEMAND, _UNASKED = "judges/demand", 0.5
@@ -159,6 +159,6 @@ def _real_pair(material: WritingMaterial) -> tuple[Passage, Passage] | None:
     """Two relevant passages in an order that the seed's hash draws, those that read like a broken page last; the second
     is the first one that is no near copy. None where there is none."""
     seed = material.seed.id
-    first, *others = sorted(material.positives, key=lambda p: (bool(flaw_of(p)), content_id("pair", seed, p.id)))
-    second = next((each for each in others if not near_copy(each.text, [first.text])), None)
+    first, *rest = sorted(material.positives, key=lambda p: (bool(flaw_of(p)), content_id("pair", seed, p.id)))
+    second = next((each for each in rest if not near_copy(each.text, [first.text])), None)
     return (first, second) if second else None

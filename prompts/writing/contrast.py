@@ -21,6 +21,7 @@ from foil.engine.protocols import Ask
 from foil.engine.topic import Passage, PassageRole
 from foil.prompts.constraints.instructions import LENGTHS, STYLES, Length, Style
 from foil.prompts.demands import Demands
+from foil.prompts.passages.answering import stems
 from foil.prompts.render import PromptTemplate, load
 from foil.prompts.sampling import KEEPING_TEMPERATURE, writing
 from foil.prompts.writing.answers import Questions
@@ -32,7 +33,7 @@ from foil.prompts.writing.contrast_checks import (
     query_problems,
     question_problems,
 )
-from foil.prompts.writing.examples import WORDS, TopicExample, example_for
+from foil.prompts.writing.examples import WORDS, TopicExample, example_for, own_words
 from foil.prompts.writing.frames import framed
 from foil.prompts.writing.material import WritingMaterial
 from foil.prompts.writing.stage import Stages
@@ -132,7 +133,13 @@ class ContrastWriter(Stages):
             writing(prompt, 60, temperature=KEEPING_TEMPERATURE),
             Questions,
             "instruction_writer",
-            mend=partial(mended_questions, query=material.seed.query, noun=material.noun, prompt=prompt),
+            mend=partial(
+                mended_questions,
+                query=material.seed.query,
+                noun=material.noun,
+                prompt=prompt,
+                of_example=own_words(example.id, material.kind) - stems(" ".join(material.texts)),
+            ),
             problems=question_problems,
         )
 

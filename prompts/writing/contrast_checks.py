@@ -5,7 +5,7 @@ The rules of every text stand in `prompts.writing.checks`.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from foil.engine.protocols import Prompt
 from foil.engine.topic import Passage
@@ -145,9 +145,11 @@ def _alike(text: str, counterpart: str) -> float:
     return len(first & second) / max(1, len(first | second))
 
 
-def mended_questions(reply: Questions, *, query: str, noun: str, prompt: Prompt) -> Questions:
+def mended_questions(
+    reply: Questions, *, query: str, noun: str, prompt: Prompt, of_example: Set[str] = frozenset()
+) -> Questions:
     """The first three of each list that are questions, each once, none of them the query or the example's, or one that
-    asks what the text does."""
+    asks what the text does. `of_example`: stems that only the prompt's example brings."""
     folded_questions = {fold_text(query)}
 
     def is_usable(question: str) -> bool:
@@ -155,7 +157,8 @@ def mended_questions(reply: Questions, *, query: str, noun: str, prompt: Prompt)
         is_question = question.endswith("?") and low <= len(question.split()) <= high
         is_new = fold_text(question) not in folded_questions and not _says_again(question, query)
         is_about_text = not _ABOUT_THE_TASK.search(question) and not _says_again(question, noun)
-        return is_question and is_new and is_about_text and not echo_of(question, prompt, _QUESTION_ECHO)
+        is_echo = echo_of(question, prompt, _QUESTION_ECHO) or stems(question) & of_example
+        return is_question and is_new and is_about_text and not is_echo
 
     def usable(questions: Sequence[str]) -> tuple[str, ...]:
         good: list[str] = []

@@ -15,6 +15,7 @@ from typing import Any
 
 from foil.prompts.constraints.families import Kind
 from foil.prompts.constraints.instructions import LENGTHS, Length
+from foil.prompts.passages.answering import stems
 
 WORDS: Mapping[Length, int] = {"short": 40, "medium": 84, "long": 107, "very_long": 181}
 """Mean words of an instruction in each length format (Promptriever, section 3.1)."""
@@ -64,6 +65,15 @@ def example_for(kind: Kind, number: int, style: str = "") -> TopicExample:
     """The example that a number draws; of those with this style, where one is given."""
     examples = [e for e in examples_of(kind) if style in ("", e.style)]
     return examples[number % len(examples)]
+
+
+@cache
+def own_words(example_id: str, kind: str) -> frozenset[str]:
+    """The stems of an example's query, questions and passages that no other example of its kind has."""
+    by_id = {
+        e.id: stems(" ".join((e.query, e.p_plus, e.p1_minus, *e.demands, *e.demands_minus))) for e in examples_of(kind)
+    }
+    return by_id[example_id].difference(*(words for id_, words in by_id.items() if id_ != example_id))
 
 
 @cache

@@ -74,6 +74,8 @@ def test_every_answer_of_options_makes_a_job_that_is_accepted(folder, capsys, mo
         assert (budget.usd, budget.tokens) == {"none": (None, None), PRICED: (5, None)}.get(model, (None, 2_000_000))
         judges = [each.kind for each in job.validators if each.kind.startswith("judge_")]
         assert ("judge_demands" in judges) == ("texts" in data or paper == "contrast")
+        demanding = [each for each in job.validators if each.kind == "judge_demands"]
+        assert all(each.compare == (paper == "contrast") for each in demanding)
 
 
 def custom_or_in_character(request, choice):

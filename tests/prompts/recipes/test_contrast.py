@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,8 @@ from foil.engine.flow.journal_reading import possibly_paid_twice
 from foil.engine.protocols import JUDGE
 from foil.engine.storage.opening import open_store
 from foil.prompts.passages.readable import flaw_of
+from foil.prompts.writing.examples import example_for
+from foil.prompts.writing.material import writing_material
 from tests.support.commands import calls_sent, foil
 from tests.support.models.character import Character
 from tests.support.models.fault_server import serving
@@ -78,6 +81,37 @@ def test_a_passage_that_reads_like_a_broken_page_is_drawn_last():
     assert flaw_of(broken)
     for seed in (replace(SEED, id=str(i), positives=(broken, *SEED.positives)) for i in range(8)):
         assert {p.id for p in made("contrast", seed).passages[:2]} == {p.id for p in SEED.positives}
+
+
+class _Echoing(CharacterAsk):
+    """Lists questions of the example of its prompt besides its own."""
+
+    async def __call__(self, prompt, answer, *, role="writer", check=None):
+        reply = await super().__call__(prompt, answer, role=role)
+        if prompt.task == "writing.pair_questions":
+            of_example = ("What was the role of the Ottomans in the recovery?", "Which scholars left Constantinople?")
+            reply = reply.model_copy(update={"answered": (*of_example, *reply.answered)})
+        return check(reply) if check else reply
+
+
+def test_a_question_about_the_example_of_its_prompt_is_left_out():
+    """As a real small model asked them: in other words than the example's, so that no run of words shows it."""
+    seeds = (replace(SEED, id=str(i)) for i in range(1_000))
+    seed = next(s for s in seeds if example_for("text", _number(s, "example pair_questions")).id == "web-05")
+    told = made("contrast", seed, _Echoing(), sure=0.5)
+    demands = " ".join(intent.attributes.get("demands", "") for intent in told.intents)
+    assert demands
+    assert not re.search("Ottoman|Constantinople", demands)
+    first, second = seed.positives
+    speaks = replace(
+        seed, positives=(replace(first, text=f"{first.text} The Ottomans came from Constantinople.", id=""), second)
+    )
+    kept = made("contrast", speaks, _Echoing(), sure=0.5)
+    assert "Ottomans" in " ".join(intent.attributes.get("demands", "") for intent in kept.intents)
+
+
+def _number(seed, purpose):
+    return writing_material(seed, passage_chars=2_000).number(purpose)
 
 
 def test_the_judge_is_asked_every_question_of_both_passages_once():
