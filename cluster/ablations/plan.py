@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from foil.cluster.evaluations.benchmarks import SlowNotes, read_source
-from foil.cluster.job import Job, load_job
+from foil.cluster.job import TrainingJob, load_training_job
 from foil.cluster.training import pin_topics, train_settings
 from foil.datasets_out.training.sources import SourceSettings, pin_source
 from foil.datasets_out.training.training_view import Split
@@ -26,7 +26,7 @@ class CellRun:
 
     cell: str
     seed: int
-    job: Job
+    job: TrainingJob
     settings: TrainSettings
     command: str
 
@@ -36,7 +36,7 @@ def cell_runs(settings: AblationSettings) -> list[CellRun]:
 
     Raises UsageError that names the cell, also where cells train for different numbers of steps.
     """
-    cells, base = cells_of(settings), load_job(settings.job)
+    cells, base = cells_of(settings), load_training_job(settings.job)
     own = train_settings(settings.job, base)
     kept_apart = [*map(_pinned, own.protect), *_data_of(settings, base, cells[0])]
     runs = [run for cell in cells for run in _runs_of(settings, base, cell, kept_apart)]
@@ -51,7 +51,7 @@ def cell_runs(settings: AblationSettings) -> list[CellRun]:
     return runs
 
 
-def _runs_of(settings: AblationSettings, base: Job, cell: Cell, kept_apart: Sequence[Any]) -> Iterator[CellRun]:
+def _runs_of(settings: AblationSettings, base: TrainingJob, cell: Cell, kept_apart: Sequence[Any]) -> Iterator[CellRun]:
     """A run a seed. `kept_apart`: runs whose dev and held-out texts no cell trains on, the baseline's among them."""
     steps = [f"train.schedule.steps={settings.steps}", "train.schedule.epochs=null"] if settings.steps else []
     data = _data_of(settings, base, cell)
@@ -62,14 +62,14 @@ def _runs_of(settings: AblationSettings, base: Job, cell: Cell, kept_apart: Sequ
         out = settings.out / "cells" / cell.name / f"seed-{seed}"
         sets = [part for override in own for part in ("--set", override)]
         command = shlex.join(["foil", "train", str(settings.job), *sets, "--out", str(out)])
-        job = load_job(settings.job, own, out)
+        job = load_training_job(settings.job, own, out)
         yield CellRun(cell.name, seed, job, train_settings(settings.job, job), command)
 
 
-def _data_of(settings: AblationSettings, base: Job, cell: Cell) -> list[dict[str, Any]]:
+def _data_of(settings: AblationSettings, base: TrainingJob, cell: Cell) -> list[dict[str, Any]]:
     """What the cell trains on, pinned. Raises UsageError that names the cell."""
     try:
-        data = train_settings(settings.job, load_job(settings.job, cell.overrides)).data
+        data = train_settings(settings.job, load_training_job(settings.job, cell.overrides)).data
         return [_pinned(source) for source in data or (SourceSettings(run=base.out),)]
     except UsageError as error:
         raise UsageError(f"the cell {cell.name}: {error}") from None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from foil.cluster.benchmarks.sources import PartToMake, parts_to_make
 from foil.cluster.evaluations.benchmarks import DEFAULT_OUT, REFERENCES, open_pool
 from foil.cluster.extras import PACKAGE, version_of
-from foil.cluster.job import load_job, settings_beside_job
+from foil.cluster.job import load_training_job, settings_beside_job
 from foil.cluster.terminal import print_json, say, show
 from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot
 from foil.datasets_out.training.sources import TopicSource
@@ -54,7 +54,8 @@ class MakingOrder:
 
     def settings(self) -> MakingSettings:
         """Under `--set`, and in the job's splits."""
-        return settings_beside_job(self.overrides, MakingSettings, load_job(self.job) if self.job else None, "split")
+        job = load_training_job(self.job) if self.job else None
+        return settings_beside_job(self.overrides, MakingSettings, job, "split")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How many of a job's prompts other runs have paid for, by its first seeds: said before anything is sent."""
+"""How many of a job's prompts are paid for, in other runs and its own, by its first seeds: said before it sends."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from foil.cluster.build import build_run
 from foil.cluster.job import Job
+from foil.cluster.planning.tries import has_run
 from foil.engine.planning.replay import replay_seed
 
 _SEEDS = 50
@@ -14,7 +15,7 @@ _SEEDS = 50
 
 def paid_line(job: Job, reuse: Sequence[Path]) -> str:
     """A sentence for who starts the run. Price: the recipe and the checks of 50 seeds; nothing is sent."""
-    return asyncio.run(_paid_line(job, reuse))
+    return asyncio.run(_paid_line(job, [*reuse, *([job.out] if has_run(job.out) else [])]))
 
 
 async def _paid_line(job: Job, reuse: Sequence[Path]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from foil.cluster.catalog import open_seeds
-from foil.cluster.job import load_job, read_seeds, settings_beside_job
+from foil.cluster.job import load_training_job, read_seeds, settings_beside_job
 from foil.datasets_out.commits.snapshot import Snapshot, load_snapshot, read_accepted, take_snapshot
 from foil.datasets_out.release.card import CardRow
 from foil.datasets_out.sql.audits import read_audits
@@ -43,7 +43,7 @@ class ExportSettings(Settings):
 
 def export_settings(overrides: Sequence[str], job_file: Path | None) -> ExportSettings:
     """The settings under `--set`; what nobody sets is the `train` section's of the job, if there is one."""
-    job = load_job(job_file) if job_file else None
+    job = load_training_job(job_file) if job_file else None
     return settings_beside_job(overrides, ExportSettings, job, "split", "protect", "template")
 
 

@@ -91,11 +91,15 @@ def revalidate(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Put the rows of a run, rejected ones too, through the validators of a job; only new judgments are paid."""
+    """Put the rows of a run, rejected ones too, through the validators of a job; only new judgments are paid.
+
+    All rows, whatever the job limits; --set limits.seeds=N takes the first N, and more or none the next time goes on.
+    """
     from foil.cluster.commands.operators.run import run_and_show
     from foil.cluster.job import load_job
 
-    job = _over_stored(load_job(job_file, overrides or [], into), out, snapshot)
+    keys = [override.partition("=")[0] for override in overrides or []]
+    job = _over_stored(load_job(job_file, overrides or [], into), out, snapshot, keys)
     run_and_show(job, [*(reuse or []), *_with_sources(out)], takeover=takeover, as_json=as_json)
 
 
@@ -110,8 +114,9 @@ def _with_sources(out: Path) -> list[Path]:
     return runs
 
 
-def _over_stored(job: Job, out: Path, snapshot: str | None) -> Job:
-    """The job over all rows of a run: its seeds and recipe are those rows, its limits of seeds do not count."""
+def _over_stored(job: Job, out: Path, snapshot: str | None, keys: list[str]) -> Job:
+    """The job over the rows of a run: its seeds and recipe are those rows, and of its limits of seeds only those count
+    that are among the `keys` of --set."""
     from foil.cluster.seeds.stored_topics import StoredTopicsSettings
     from foil.prompts.recipes.stored import StoredSettings
 
@@ -120,7 +125,8 @@ def _over_stored(job: Job, out: Path, snapshot: str | None) -> Job:
             f"{out} is the run itself; a run is never changed in place, so give the new one another folder"
         )
     breakers = job.limits.breakers.model_copy(update={"share": 1.0})  # rows that failed before are no failures now
-    limits = job.limits.model_copy(update={"seeds": None, "accept": None, "breakers": breakers})
+    unlimited = {key: None for key in ("seeds", "accept") if not {"limits", f"limits.{key}"} & {*keys}}
+    limits = job.limits.model_copy(update={**unlimited, "breakers": breakers})
     return replace(
         job,
         seeds=StoredTopicsSettings(out=out, snapshot=snapshot),

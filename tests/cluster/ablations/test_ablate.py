@@ -197,7 +197,8 @@ def test_what_cannot_be_ablated_is_told_before_anything_is_trained(folder, tmp_p
 
 
 def test_a_cell_on_other_data_never_trains_on_the_texts_that_cells_are_measured_on(folder, kept):
-    """A dev topic and a training topic share a text; the cell that drops the former would train on it."""
+    """A dev topic and a training topic share a text; the cell that drops the former would train on it. The job has
+    `out` and `train` alone, as `foil train` takes it over runs that exist."""
     split = SplitSettings.model_validate(COMMON["split"])
     dev, train = (
         next(n for n in numbers if split.split_of(f"seed-{n}") == name)
@@ -207,7 +208,9 @@ def test_a_cell_on_other_data_never_trains_on_the_texts_that_cells_are_measured_
     run = {"run": str(commit(folder / "shared", topics))}
     half = {"train.data": [{**run, "where": "topic_id < 'topic-030'"}]}
     factors = {"data": {"all": {"train.data": [run]}, "half": half}, "loss": FACTORS["loss"]}
-    file = write_ablation(folder / "data.yaml", folder, factors=factors)
+    job = yaml.safe_load((folder / "job.yaml").read_text())
+    (folder / "train.yaml").write_text(yaml.safe_dump({key: job[key] for key in ("out", "train")}))
+    file = write_ablation(folder / "data.yaml", folder, factors=factors, job=str(folder / "train.yaml"))
     runs = {run.cell: run for run in cell_runs(read_settings(file, AblationSettings, "an ablation")) if not run.seed}
     assert [source.where for source in runs["data=half"].settings.protect] == [""]
     assert runs["loss=passages"].settings.protect == runs["baseline"].settings.protect == ()

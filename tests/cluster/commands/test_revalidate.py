@@ -117,6 +117,21 @@ def test_an_unchanged_job_comes_to_the_same_and_pays_nothing(source, tmp_path):
     assert foil("verify", tmp_path / "into").returncode == 0
 
 
+def test_the_first_rows_by_set_then_all_come_to_the_same_and_pay_once(source, tmp_path):
+    with serving(answer=Character()) as server:
+        job = job_at(source, server.url)
+        told = ["revalidate", source / "out", tmp_path / "into", "--job", job, "--set", VOTES]
+        assert foil(*told, "--set", "limits.seeds=7").returncode in (0, 3)
+        assert len(topics(tmp_path / "into")) == 7
+        first = calls_sent(server)
+        assert foil(*told).returncode == 3
+        in_two = calls_sent(server)
+        assert foil("revalidate", source / "out", tmp_path / "whole", "--job", job, "--set", VOTES).returncode == 3
+        assert 0 < first < in_two == calls_sent(server) - in_two
+    assert topics(tmp_path / "into") == topics(tmp_path / "whole")
+    assert foil("verify", tmp_path / "into").returncode == 0
+
+
 def test_a_changed_judge_alone_is_paid_and_lineage_holds(source, tmp_path):
     into = tmp_path / "into"
     with serving(answer=(model := Character())) as server:

@@ -40,6 +40,15 @@ def test_a_share_that_is_not_paid_is_said_before_anything_is_sent(tmp_path):
     assert ended.stderr.index("reuse: in the first 6 seeds") < ended.stderr.index("reading seeds")
 
 
+def test_what_the_run_itself_has_paid_counts_when_it_goes_on(tmp_path):
+    with serving(answer=Character()) as server:
+        job = hosted_job(tmp_path, server.url, 6)
+        foil("run", job, "--set", "limits.seeds=3")
+        again = ["run", job, "--out", tmp_path / "again", "--reuse", tmp_path / "out"]
+        assert "3 of these seeds need no new reply" in foil(*again).stderr
+        assert "6 of these seeds need no new reply" in foil(*again).stderr
+
+
 @pytest.mark.parametrize("command", ["run", "plan", "try"])
 def test_a_folder_without_a_run_is_refused(tmp_path, command):
     with serving(answer=Character()) as server:

@@ -71,8 +71,14 @@ def test_the_same_release_has_the_same_bytes_and_sha256sum_agrees(out, release, 
     assert checked.returncode == 0
 
 
-def test_a_job_gives_the_split_of_its_training(out, release, tmp_path):
-    told = ["export", str(out), "--format", "sentence-transformers", "--job", str(out.parent / "job.yaml")]
+@pytest.mark.parametrize("keys", ["all", "out and train alone"])
+def test_a_job_gives_the_split_of_its_training(out, release, tmp_path, keys):
+    job = out.parent / "job.yaml"
+    if keys != "all":
+        page = yaml.safe_load(job.read_text())
+        job = tmp_path / "train.yaml"
+        job.write_text(yaml.safe_dump({key: page[key] for key in ("out", "train")}))
+    told = ["export", str(out), "--format", "sentence-transformers", "--job", str(job)]
     assert run_command(app, [*told, "--into", str(tmp_path / "by-job")]) == 0
     for name in ("triplets/train-00000.parquet", "pairs/train-00000.parquet"):
         assert (tmp_path / "by-job" / name).read_bytes() == (release("sentence-transformers") / name).read_bytes()
