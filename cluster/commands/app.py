@@ -11,9 +11,8 @@ from typing import Annotated
 import typer
 
 from foil.cluster.commands.curators.audit import agreement, audit, calibrate
-from foil.cluster.commands.curators.diff import diff
 from foil.cluster.commands.curators.label import label
-from foil.cluster.commands.curators.report import report, view
+from foil.cluster.commands.curators.report import diff, report, view
 from foil.cluster.commands.curators.show import show
 from foil.cluster.commands.curators.sql import sql
 from foil.cluster.commands.curators.verify import verify

@@ -29,7 +29,7 @@ _QUERIES_AT_A_TIME = 2
 _GROUPS = {
     "What was made": ("funnel", "reasons", "cost", "validators"),
     "Instructions": ("lengths", "published", "constraints", "dimensions", "diversity"),
-    "Labels": ("labels", "edits", "agreement", "canaries", "position", "audits"),
+    "Labels": ("labels", "shortcuts", "edits", "agreement", "canaries", "position", "audits"),
     "Repeats and rights": ("repeats", "groups", "contamination", "licences"),
 }
 

@@ -72,8 +72,11 @@ _SHARED = {
 }
 _ENTRIES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 for _entry in _ENTRIES.values():
-    _entry["sql"] = re.sub("|".join(_SHARED), lambda name: _SHARED[name[0]], _entry["sql"])
-RUN, FUNNEL, REASONS = (_ENTRIES[_id]["sql"] for _id in ("run", "funnel", "reasons"))
+    of_words = re.sub(
+        r"WORDS_OF\((.+?)\)", r"list_distinct(regexp_extract_all(lower(\1), '[\\pL\\pN]{3,}'))", _entry["sql"]
+    )
+    _entry["sql"] = re.sub("|".join(_SHARED), lambda name: _SHARED[name[0]], of_words)
+RUN, FUNNEL, REASONS, SHORTCUTS = (_ENTRIES[_id]["sql"] for _id in ("run", "funnel", "reasons", "shortcuts"))
 
 
 def _draw_funnel(charts: Charts, rows: Sequence[Row]) -> str:
@@ -120,6 +123,12 @@ def _draw_labels(charts: Charts, rows: Sequence[Row]) -> str:
     return charts.bars(data, "intent", "judgments", series="label")
 
 
+def _draw_shortcuts(charts: Charts, rows: Sequence[Row]) -> str:
+    several = len({row["recipe"] for row in rows}) > 1
+    data = [{**row, "of": f"{row['recipe']}: {row['clue']}" if several else row["clue"]} for row in rows]
+    return charts.intervals(data, "of", "share", "low_share", "high_share", title="is the relevant one")
+
+
 _DRAW: Mapping[str, Callable[[Charts, Sequence[Row]], str]] = {
     "funnel": _draw_funnel,
     "reasons": _draw_reasons,
@@ -128,6 +137,7 @@ _DRAW: Mapping[str, Callable[[Charts, Sequence[Row]], str]] = {
     "constraints": lambda charts, rows: charts.bars(rows, "family", "instructions"),
     "dimensions": lambda charts, rows: charts.bars(rows, "dimension", "instructions", series="role"),
     "labels": _draw_labels,
+    "shortcuts": _draw_shortcuts,
 }
 SECTIONS = tuple(
     ReportSection(section_id, draw=_DRAW.get(section_id), **entry)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from foil.datasets_out.desk.pages import cell
-from foil.datasets_out.desk.sections import Ask, Row
+from foil.datasets_out.desk.sections import SHORTCUTS, Ask, Row
 
 LEAST_TOPICS = 20
 LEAST_VOTES = 50
@@ -97,6 +97,11 @@ FROM (SELECT *, validator = '' AND (status = 'rejected' OR reason IN ('unreadabl
       FROM ({_TOPICS}) WHERE asked)
 HAVING made >= {LEAST_TOPICS} AND share >= 0.25
 """
+GUESSED = f"""
+SELECT recipe, clue, pairs, greatest(share, 1 - share) AS share, if(share > 0.5, 'relevant', 'other') AS side
+FROM ({SHORTCUTS})
+WHERE topics >= {LEAST_TOPICS} AND (low_share > allowed_share OR high_share < 1 - allowed_share)
+"""
 HEALTH = """
 SELECT count(*) AS made, count(*) FILTER (status = 'accepted') AS accepted, accepted / nullif(made, 0) AS share
 FROM topics
@@ -169,6 +174,11 @@ RULES = (
     Rule(
         "unfit", UNFIT,
         "{unfit} of {made} seeds of {corpus} ({share}) are refused before a call, mostly as {reason}.", ("reasons",),
+    ),
+    Rule(
+        "shortcut", GUESSED,
+        "Labels of {recipe} can be guessed without its instructions: of a passage that is relevant and one that is "
+        "not, the one that {clue} is the {side} one in {share} of {pairs} pairs.", ("shortcuts",),
     ),
 )  # fmt: skip
 """In the order in which they are said."""

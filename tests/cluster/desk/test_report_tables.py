@@ -306,6 +306,43 @@ def labels(run):
         yield {"intent": role, "judge": judge, "relevant": yes, "not relevant": no, "relevant share": yes / (yes + no)}
 
 
+def shortcuts(run):
+    """Of each side of an instruction the passage of the least hash; each topic counts once."""
+    points = defaultdict(lambda: defaultdict(list))
+    for topic in run.accepted:
+        passages = {passage.id: passage for passage in topic.passages}
+        for intent in topic.intents:
+            sides = [[label.passage_id for label in topic.judgments if label.intent_id == intent.id and
+                      label.relevance * sign > 0] for sign in (1, -1)]  # fmt: skip
+            if intent.instruction and all(sides):
+                drawn = [passages[min(side, key=lambda each: by_hash(f"{intent.id}{each}"))] for side in sides]
+                yes, no = (clues(intent, passage) for passage in drawn)
+                for clue in yes:
+                    points[topic.recipe, clue][topic.id].append((yes[clue] > no[clue]) - (yes[clue] < no[clue]))
+    for (recipe, clue), by_topic in points.items():
+        told = [point for each in by_topic.values() for point in each]
+        if not any(told):
+            continue
+        share = sum((sum(each) / len(each) + 1) / 2 for each in by_topic.values()) / len(by_topic)
+        yield {"recipe": recipe, "clue": clue, "topics": len(by_topic), "pairs": len(told),
+               "parted pairs": sum(point != 0 for point in told), "share": share}  # fmt: skip
+
+
+def clues(intent, passage):
+    of_text, of_query, of_instruction = (
+        set(re.findall(r"[^\W_]{3,}", text.lower())) for text in (passage.text, intent.query, intent.instruction)
+    )
+    generated = passage.role in {"generated_positive", "instruction_negative", "query_negative"}
+    return {
+        "is longer": len(passage.text),
+        "has a title": bool(passage.title),
+        "holds code": "```" in passage.text or bool(re.search(r"^( {4}|\t)\S", passage.text, re.MULTILINE)),
+        "is written or edited": bool(passage.edited_from) or (generated and not passage.source_id),
+        "has more words of the query": len(of_text & of_query),
+        "has more words of the instruction": len(of_text & of_instruction),
+    }
+
+
 def edits(run):
     groups = defaultdict(list)
     for topic in run.accepted:
@@ -441,8 +478,8 @@ def repeats(run):
 COUNTED: dict[str, Callable[[ReportedRun], Any]] = {
     counted.__name__: counted
     for counted in (
-        funnel, reasons, cost, validators, lengths, published, constraints, dimensions, diversity, labels, edits,
-        agreement, canaries, position, audits, repeats, contamination, licences,
+        funnel, reasons, cost, validators, lengths, published, constraints, dimensions, diversity, labels, shortcuts,
+        edits, agreement, canaries, position, audits, repeats, contamination, licences,
     )
 }  # fmt: skip
 """Table -> the columns of each of its rows that follow from topics, calls and marks alone."""

@@ -62,6 +62,21 @@ def test_labels_of_the_judge_itself_are_no_evidence_for_it(tmp_path):
     assert (row["canaries"], row["pairs"], row["kappa"]) == (60, None, None)
 
 
+def test_a_clue_that_gives_labels_away_is_named_once_it_is_sure(tmp_path):
+    """In 36 of 60 topics the relevant passage is the longer one, that of the corpus, and the one with a title: at 60 %
+    that may be chance, at 80 % it is not."""
+    always = [voted(sample_run.accepted(f"always {n}")) for n in range(36)]
+    said = {n: verdict_of(make(tmp_path / str(n), [*good(120 - 2 * n), *always[: 2 * n - 60]])) for n in (36, 48)}
+    assert said[36].kind == "healthy"
+    clues = {finding.sentence for finding in said[48].findings if finding.rule == "shortcut"}
+    head = "Labels of verifiable can be guessed without its instructions: of a passage that is relevant and one that"
+    assert clues == {
+        f"{head} is not, the one that {clue} is the {side} one in 80.0% of 60 pairs."
+        for clue, side in (("is longer", "relevant"), ("has a title", "relevant"), ("is written or edited", "other"))
+    }
+    assert {finding.sections for finding in said[48].findings} == {("shortcuts",)}
+
+
 @pytest.mark.parametrize("count", [0, 3])
 def test_of_few_topics_nothing_is_said_but_how_many_there_are(count, tmp_path):
     said = verdict_of(make(tmp_path, lost(count, "wrong_length")))

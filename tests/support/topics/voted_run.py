@@ -24,8 +24,17 @@ def voted(topic: Topic, *, right: bool = True, canary: str = "", outcome: str = 
 
 
 def good(count: int, **facts) -> list[Topic]:
-    """Accepted topics, each with a vote of a judge."""
-    return [voted(sample_run.accepted(f"good {n}"), **facts) for n in range(count)]
+    """Accepted topics, each with a vote of a judge; in every other one the passages change places, so that nothing but
+    the instruction says which is relevant."""
+    topics = [sample_run.accepted(f"good {n}") for n in range(count)]
+    return [voted(turned(topic) if n % 2 else topic, **facts) for n, topic in enumerate(topics)]
+
+
+def turned(topic: Topic) -> Topic:
+    """The topic with its first two passages in the other order, and the other one relevant under its dated intent."""
+    (first, second, *rest), dated = topic.passages, topic.intents[1].id
+    turn = [replace(j, relevance=-j.relevance) if j.intent_id == dated else j for j in topic.judgments]
+    return replace(topic, passages=(second, first, *rest), judgments=tuple(turn))
 
 
 def lost(count: int, reason: str, *, asked: bool = True, **facts) -> list[Topic]:
