@@ -3,8 +3,8 @@
     refusal -> names the account, or nothing has passed yet? -no--> the prompt is to blame
                  | yes
                  v
-               a request that was sent later has passed -----yes--> the prompt is to blame
-                 | no
+               a request that was sent later has passed -----yes--> the prompt is to blame; of what was refused before,
+                 | no                                               one that was sent after that refusal came
                  v
                a harmless prompt is asked -> passes: the prompt is to blame; is refused too: the job or the account is
 
@@ -68,7 +68,7 @@ class Blame:
 
     def __init__(self) -> None:
         self._passed = self._refused = -inf
-        self._doubted: dict[str, float] = {}
+        self._doubted: dict[str, float] = {}  # when each refused request was first refused
         self._asking = asyncio.Lock()
 
     def passed(self, sent_at: float) -> None:
@@ -76,23 +76,23 @@ class Blame:
         self._passed = max(self._passed, sent_at)
 
     async def of(self, refusal: RefusedRequestError, request: Request, sent_at: float, ask: AskAnother) -> ModelError:
-        """The refusal if it is about this request, sent then, else a ModelOutageError. What `ask` raises passes.
-
-        A request that the account may have been refused for is asked once more: it may have met a stray.
-        """
-        first = self._doubted.setdefault(request.id, sent_at) if refusal.of_account else -inf
-        if not await self._is_to_blame(request, first, ask):
+        """The refusal if it is about this request, sent then, else a ModelOutageError. What `ask` raises passes. Where
+        the account may be meant, it is asked once more: it met a stray, or those that passed overtook it."""
+        is_first = request.id not in self._doubted
+        came_at = self._doubted.setdefault(request.id, asyncio.get_running_loop().time())
+        since = (sent_at if is_first else came_at) if refusal.of_account else -inf
+        if not await self._is_to_blame(request, since, ask):
             return ModelOutageError(
                 f"{refusal}; another prompt is refused too: mend the job or the account, and run again"
             )
-        return TransientModelError(str(refusal)) if first == sent_at else refusal
+        return TransientModelError(str(refusal)) if refusal.of_account and is_first else refusal
 
-    async def _is_to_blame(self, request: Request, sent_at: float, ask: AskAnother) -> bool:
-        """Whether another request passes, that was sent later."""
-        if self._passed > sent_at:
+    async def _is_to_blame(self, request: Request, since: float, ask: AskAnother) -> bool:
+        """Whether another request passes, that was sent since then."""
+        if self._passed > since:
             return True
         async with self._asking:
-            if max(self._passed, self._refused) <= sent_at:  # else another has asked meanwhile
+            if max(self._passed, self._refused) <= since:  # else another has asked meanwhile
                 await self._ask_another(request, ask)
         return self._passed > self._refused
 

@@ -105,6 +105,25 @@ def test_a_closed_account_makes_no_row_and_the_run_goes_on_once_it_is_open(tmp_p
         assert rows(tmp_path)[0] == {("accepted", ""): 6}
 
 
+def test_a_refusal_that_later_requests_overtook_makes_no_row_when_the_account_is_closed(tmp_path):
+    """The first request is refused late; those sent after it have passed by then, and nothing passes any more."""
+    served, is_open = [0], [False]
+
+    def script(_text, _times):
+        served[0] += 1
+        if is_open[0] or 1 < served[0] <= 4:
+            return answered()
+        return CLOSED[0]._replace(seconds=1.0) if served[0] == 1 else CLOSED[0]
+
+    with scripted(script) as server:
+        job = write_job(tmp_path, server.url)
+        assert run(job).returncode == 9
+        assert set(rows(tmp_path)[0]) <= {("accepted", "")}
+        is_open[0] = True
+        assert run(job).returncode == 0
+        assert rows(tmp_path)[0] == {("accepted", ""): 6}
+
+
 UNLUCKY = [
     {
         "message": "The generated JSON misses the expected shape",
