@@ -1,14 +1,15 @@
 """Structured replies: the JSON object in a model's reply, checked against the schema that the request carried.
 
-Models put JSON into prose, into code fences, or behind their reasoning. The parser first tries the whole text, then the
-fenced blocks, then every object in the text, the last one first, since an answer follows its reasoning. What stands
-before the mark that ends a model's thoughts is not looked at. Where nothing fits, objects with the slips that models
-make are mended; what is missing is never made up.
+Models put JSON into prose, into code fences, or behind their reasoning. The parser first tries the whole text, then
+the fenced blocks, then all objects in the text as one, where no key stands twice, then each, the last one first, since
+an answer follows its reasoning. What stands before the mark that ends a model's thoughts is not looked at. Where
+nothing fits, objects with the slips that models make are mended; what is missing is never made up.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
@@ -94,6 +95,7 @@ def _candidates(text: str, answer: type[BaseModel]) -> Iterator[str]:
     reply = re.split(_ENDED, text)[-1]
     yield from reversed(_FENCE.findall(reply))
     objects = list(_objects(reply))
+    yield from _joined([json.loads(each) for each in objects])
     yield from reversed(objects)
     yield from map(json.dumps, reversed([inner for each in objects for inner in _inner_objects(json.loads(each))]))
     mended = lenient_objects(reply)
@@ -101,6 +103,13 @@ def _candidates(text: str, answer: type[BaseModel]) -> Iterator[str]:
     yield from map(json.dumps, reversed([inner for each in mended for inner in _inner_objects(each)]))
     if getattr(answer, "READS_CUT", False) and not objects:
         yield from _closed(reply)
+
+
+def _joined(objects: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Several objects as one, where no key stands twice: some models write an object for each list."""
+    joined = dict(chain.from_iterable(each.items() for each in objects))
+    if len(objects) > 1 and len(joined) == sum(map(len, objects)):
+        yield json.dumps(joined)
 
 
 def _closed(text: str) -> Iterator[str]:

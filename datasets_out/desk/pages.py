@@ -29,10 +29,8 @@ _LONG_CELL = 40
 _SHARE, _FINE = ".1%", ",.4f"
 NUMBER_FORMATS: dict[str, str] = {
     **dict.fromkeys(("share", "share_of_lost", "share_of_item", "accepted_share", "relevant_share"), _SHARE),
-    **dict.fromkeys(
-        ("edited_share", "low_share", "high_share", "expected_share", "repeated_share", "allowed_share"), _SHARE
-    ),
-    **dict.fromkeys(("agreed", "distinct", "distinct_trigrams"), _SHARE),
+    **dict.fromkeys(("edited_share", "low_share", "high_share", "expected_share", "repeated_share"), _SHARE),
+    **dict.fromkeys(("allowed_share", "agreed", "distinct", "distinct_trigrams"), _SHARE),
     **dict.fromkeys(("kappa", "low", "high", "APS_by_words", "APS_by_meaning"), _FINE),
 }
 """How the fractions of a column are written, by its whole name; of any other column with two digits."""

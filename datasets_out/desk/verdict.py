@@ -98,7 +98,7 @@ FROM (SELECT *, validator = '' AND (status = 'rejected' OR reason IN ('unreadabl
 HAVING made >= {LEAST_TOPICS} AND share >= 0.25
 """
 GUESSED = f"""
-SELECT recipe, clue, pairs, greatest(share, 1 - share) AS share, if(share > 0.5, 'relevant', 'other') AS side
+SELECT recipe, clue, topics, greatest(share, 1 - share) AS share, if(share > 0.5, 'relevant', 'other') AS side
 FROM ({SHORTCUTS})
 WHERE topics >= {LEAST_TOPICS} AND (low_share > allowed_share OR high_share < 1 - allowed_share)
 """
@@ -178,7 +178,7 @@ RULES = (
     Rule(
         "shortcut", GUESSED,
         "Labels of {recipe} can be guessed without its instructions: of a passage that is relevant and one that is "
-        "not, the one that {clue} is the {side} one in {share} of {pairs} pairs.", ("shortcuts",),
+        "not, the one that {clue} is the {side} one in {share} of pairs, over {topics} topics.", ("shortcuts",),
     ),
 )  # fmt: skip
 """In the order in which they are said."""

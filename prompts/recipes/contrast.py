@@ -35,11 +35,11 @@ from foil.prompts.passages.topic_builder import TopicBuilder
 from foil.prompts.render import load, recipe_fingerprint
 from foil.prompts.writing.answers import Questions
 from foil.prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason, near_copy
-from foil.prompts.writing.contrast import TEMPLATES, ContrastWriter, GridCell, PassageTask, cell_of, contrast_of
+from foil.prompts.writing.contrast import TEMPLATES, ContrastWriter, PassageTask, cell_of, contrast_of
 from foil.prompts.writing.frames import FRAMES_DESCRIPTION
 from foil.prompts.writing.material import WritingMaterial, writing_material
 
-VERSION = "3"
+VERSION = "4"
 """Raised when the same seed, settings and templates would give other topics."""
 
 _DEMAND, _UNASKED = "judges/demand", 0.5
@@ -94,8 +94,8 @@ class Contrast:
         surest = questions.model_copy(update={"answered": answered, "open": opened})
         cell = cell_of(material.number("contrast"), settings.lengths)
         demands = contrast_of(surest, material, cell)
-        first = await self._instruction(writer, demands[0], cell)
-        second = await self._instruction(writer, demands[1], cell, poisoned=True, unlike=first)
+        first = await writer.instruction(demands[0], cell)
+        second = await writer.instruction(demands[1], cell, poisoned=True, unlike=first)
         return [self._topic(writer, pair, demands, (first, second))]
 
     async def _pair(self, writer: ContrastWriter) -> tuple[tuple[Passage, Passage], Questions]:
@@ -125,14 +125,6 @@ class Contrast:
             probability, _ = await probability_true(ask, prompt, JUDGE)
             both.append(log_odds(_UNASKED if probability is None else probability))
         return 1 / (1 + exp(both[1] - both[0]))
-
-    async def _instruction(
-        self, writer: ContrastWriter, demands: Demands, cell: GridCell, *, poisoned: bool = False, unlike: str = ""
-    ) -> str:
-        """What asks for the demands. Mere bans are put together: a small writer would ask for what it is to ban."""
-        if demands.demands or not self._settings.frames:
-            return await writer.instruction(demands, cell, poisoned=poisoned, unlike=unlike)
-        return writer.framed(demands, poisoned=poisoned)
 
     def _topic(
         self,

@@ -73,7 +73,8 @@ _WORD = re.compile(r"\w+")
 _SPEAKS_OF_TASK = re.compile(
     r"\b(?:P[12]\b|(?:first|second|given|shown|original) (?:passage|program|solution)\b|as (?:requested|instructed)\b|"
     r"the (?:answer|instruction|addition|questions?) (?:cannot|must|should|is|needs|requires?|states?)\b|"
-    r"(?:the|your|this) (?:search query|instruction) (?:asks|is|wants))|\A\s*(?:Tells|Leaves out|Not wanted|Manner):",
+    r"(?:the|your|this) (?:search query|instruction) (?:asks|is|says|wants)|it has \d+ words\b)|"
+    r"\A\s*(?:Tells|Leaves out|Not wanted|Manner):",
     re.IGNORECASE,
 )
 _DENIAL = re.compile(

@@ -12,7 +12,6 @@ checked (`prompts.writing.contrast_checks`), corrected in words and marked.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from foil.engine.errors import FaultyReply, UnreadableReplyError
@@ -129,22 +128,32 @@ class ContrastWriter(Stages):
             example_answer=canonical_json(sample),
             **({"other": second.text} if second else {"title": passage.title}),
         )
-        return await self.answer(
-            writing(prompt, 60, temperature=KEEPING_TEMPERATURE),
-            Questions,
-            "instruction_writer",
-            mend=partial(
-                mended_questions,
-                query=material.seed.query,
-                noun=material.noun,
-                prompt=prompt,
-                of_example=own_words(example.id, material.kind) - stems(" ".join(material.texts)),
-            ),
-            problems=question_problems,
-        )
+        of_example = own_words(example.id, material.kind) - stems(" ".join(material.texts))
+        listed = Questions()
+
+        def mend(reply: Questions) -> Questions:
+            """A small writer that is to mend one list gives that one alone; the other is as it was."""
+            nonlocal listed
+            listed = Questions(answered=reply.answered or listed.answered, open=reply.open or listed.open)
+            return mended_questions(
+                listed, query=material.seed.query, noun=material.noun, prompt=prompt, of_example=of_example
+            )
+
+        request = writing(prompt, 60, temperature=KEEPING_TEMPERATURE)
+        return await self.answer(request, Questions, "instruction_writer", mend=mend, problems=question_problems)
 
     async def instruction(self, demands: Demands, cell: GridCell, *, poisoned: bool = False, unlike: str = "") -> str:
-        """An instruction that asks for these demands; `unlike` is the other one of the topic."""
+        """An instruction that asks for these demands; `unlike` is the other one of the topic. Mere bans are put
+        together: a small writer would ask for what it is to ban."""
+        if self._frames and not demands.demands:
+            instruction = self._framed(demands, poisoned)
+        else:
+            instruction = await self._written(demands, cell, poisoned, unlike)
+        if length_of(instruction) != cell.length:
+            self.marks.add("other_length")
+        return instruction
+
+    async def _written(self, demands: Demands, cell: GridCell, poisoned: bool, unlike: str) -> str:
         material = self.material
         example = self._example(f"instruction {poisoned}", cell.style)
         instructions = example.i_minus if poisoned else example.i_plus
@@ -162,7 +171,7 @@ class ContrastWriter(Stages):
             example_instruction=instructions[cell.length],
         )
         try:
-            written = await self.text(
+            return await self.text(
                 writing(prompt, round(1.5 * WORDS[cell.length])),
                 "instruction_writer",
                 lambda text: instruction_problems(text, material.seed.query, demands, unlike),
@@ -170,12 +179,9 @@ class ContrastWriter(Stages):
         except (FaultyReply, UnreadableReplyError):
             if not self._frames:
                 raise
-            written = self.framed(demands, poisoned=poisoned)
-        if length_of(written) != cell.length:
-            self.marks.add("other_length")
-        return written
+            return self._framed(demands, poisoned)
 
-    def framed(self, demands: Demands, *, poisoned: bool) -> str:
+    def _framed(self, demands: Demands, poisoned: bool) -> str:
         """An instruction put together from its questions, with the mark that says so."""
         self.marks.add("framed_instruction")
         return framed(demands, self.material.kind, self.material.number(f"frame {poisoned}"))

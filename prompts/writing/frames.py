@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from foil.prompts.demands import Demands
 
-FRAMES_DESCRIPTION = "put an instruction that no turn brought together from its questions; else the seed is rejected"
+FRAMES_DESCRIPTION = "put mere bans, and what no turn brought, together from the questions; else writers must"
 _WANTED = (
     "I also need the answer to this: {}",
     "It is only of use to me if it answers this as well: {}",

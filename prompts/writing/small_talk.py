@@ -22,8 +22,9 @@ _SORRY = (
 _SPEAKER = r"an? (?:AI|artificial intelligence|(?:large )?language model|chatbot|virtual assistant)"
 _SHOWN = r"(?:the|this) (?:given |original |revised |rewritten |above )?(?:passage|text|prompt|request)"
 _AT_THE_START = {
-    "refusal": rf"(?:{_SORRY}\b[^.!?\n]{{0,60}}?\b)?(?:I|we) {_UNABLE} {_WORK}\b|{_SORRY}[,.!]? (?:but|I)\b",
-    "chatter": r"(?:sure|certainly|of course|okay|ok)[,.!:]* here(?: is|[’']s| are)\b",
+    "refusal": rf"(?:{_SORRY}\b[^.!?\n]{{0,60}}?\b)?(?:I|we) {_UNABLE} {_WORK}\b|{_SORRY}[,.!]? (?:but|I)\b"
+    rf"|{_SORRY} for (?:any|the|my) (?:confusion|inconvenience|misunderstanding|mistake|error)",
+    "chatter": r"(?:sure|certainly|of course|okay)[,.!:]* (?:here(?: is|[’']s| are)|please (?:provide|share|send))\b",
     "speaks_of_task": rf"{_SHOWN} (?:does not|doesn[’']t|mentions|discusses|states|says|asks)\b"
     r"|I(?: have|[’']ve) (?:prepared|written|rewritten|revised)\b",
 }

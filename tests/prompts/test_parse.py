@@ -138,6 +138,15 @@ def test_a_reply_without_an_object_says_so(reply):
         parse_reply(reply, Fruit)
 
 
+def test_an_object_for_each_list_is_one_reply_unless_a_key_stands_twice():
+    reply = '{"answered": ["Is it old?"]}\n\n{"open": ["Is it red?"]}'
+    assert parse_reply(reply, Questions) == Questions(answered=("Is it old?",), open=("Is it red?",))
+    twice = f'{reply} {{"open": ["Is it blue?"]}}'
+    assert parse_reply(twice, Questions) == Questions(open=("Is it blue?",))
+    alien = '{"thoughts": "red?"} {"open": ["Is it red?"]}'
+    assert parse_reply(alien, Questions) == Questions(open=("Is it red?",))
+
+
 def test_only_a_reply_that_was_cut_is_closed_behind_its_last_whole_text():
     cut = parse_reply('{"answered": ["Is it old?"], "open": ["Is it red?", "Is it', Questions)
     assert (cut.answered, cut.open) == (("Is it old?",), ("Is it red?",))

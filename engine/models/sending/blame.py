@@ -68,7 +68,7 @@ class Blame:
 
     def __init__(self) -> None:
         self._passed = self._refused = -inf
-        self._doubted: dict[str, float] = {}  # when each refused request was first refused
+        self._doubted: dict[str, float] = {}  # when each was first refused
         self._asking = asyncio.Lock()
 
     def passed(self, sent_at: float) -> None:
@@ -78,14 +78,16 @@ class Blame:
     async def of(self, refusal: RefusedRequestError, request: Request, sent_at: float, ask: AskAnother) -> ModelError:
         """The refusal if it is about this request, sent then, else a ModelOutageError. What `ask` raises passes. Where
         the account may be meant, it is asked once more: it met a stray, or those that passed overtook it."""
-        is_first = request.id not in self._doubted
-        came_at = self._doubted.setdefault(request.id, asyncio.get_running_loop().time())
-        since = (sent_at if is_first else came_at) if refusal.of_account else -inf
+        since, is_first = -inf, False
+        if refusal.of_account:
+            is_first = request.id not in self._doubted
+            came_at = self._doubted.setdefault(request.id, asyncio.get_running_loop().time())
+            since = sent_at if is_first else came_at
         if not await self._is_to_blame(request, since, ask):
             return ModelOutageError(
                 f"{refusal}; another prompt is refused too: mend the job or the account, and run again"
             )
-        return TransientModelError(str(refusal)) if refusal.of_account and is_first else refusal
+        return TransientModelError(str(refusal)) if is_first else refusal
 
     async def _is_to_blame(self, request: Request, since: float, ask: AskAnother) -> bool:
         """Whether another request passes, that was sent since then."""

@@ -18,7 +18,6 @@ from foil.engine.ids import sha256_hex
 from foil.trainer.evaluate.ablation.settings import AblationSettings
 from foil.trainer.model.checksums import folder_digest
 from tests.support.commands import foil
-from tests.support.paths import REPO
 from tests.support.trainer_world import commit, tiny_bert, topic
 from tests.trainer.evaluate.benchmarks.tiny_benchmarks import write_benchmark
 
@@ -38,14 +37,13 @@ FACTORS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """A committed run, two benchmarks, a job, and an ablation of two seeds."""
+    """A committed run, two benchmarks, a job that only trains, and an ablation of two seeds."""
     folder = tmp_path_factory.mktemp("ablation")
     commit(folder / "data", [topic(number) for number in range(60)])
     write_benchmark("infosearch", folder / "info")
     write_benchmark("trec", folder / "trec")
-    job = yaml.safe_load((REPO / "examples" / "jobs" / "quickstart.yaml").read_text())
-    job |= {"out": str(folder / "data"), "train": {"base": str(tiny_bert(folder)), **COMMON}}
-    job["evaluate"] = {"resamples": 100}
+    train = {"base": str(tiny_bert(folder)), **COMMON}
+    job = {"out": str(folder / "data"), "train": train, "evaluate": {"resamples": 100}}
     (folder / "job.yaml").write_text(yaml.safe_dump(job))
     write_ablation(folder / "ablation.yaml", folder)
     return folder
@@ -197,8 +195,7 @@ def test_what_cannot_be_ablated_is_told_before_anything_is_trained(folder, tmp_p
 
 
 def test_a_cell_on_other_data_never_trains_on_the_texts_that_cells_are_measured_on(folder, kept):
-    """A dev topic and a training topic share a text; the cell that drops the former would train on it. The job has
-    `out` and `train` alone, as `foil train` takes it over runs that exist."""
+    """A dev topic and a training topic share a text; the cell that drops the former would train on it."""
     split = SplitSettings.model_validate(COMMON["split"])
     dev, train = (
         next(n for n in numbers if split.split_of(f"seed-{n}") == name)
@@ -208,9 +205,7 @@ def test_a_cell_on_other_data_never_trains_on_the_texts_that_cells_are_measured_
     run = {"run": str(commit(folder / "shared", topics))}
     half = {"train.data": [{**run, "where": "topic_id < 'topic-030'"}]}
     factors = {"data": {"all": {"train.data": [run]}, "half": half}, "loss": FACTORS["loss"]}
-    job = yaml.safe_load((folder / "job.yaml").read_text())
-    (folder / "train.yaml").write_text(yaml.safe_dump({key: job[key] for key in ("out", "train")}))
-    file = write_ablation(folder / "data.yaml", folder, factors=factors, job=str(folder / "train.yaml"))
+    file = write_ablation(folder / "data.yaml", folder, factors=factors)
     runs = {run.cell: run for run in cell_runs(read_settings(file, AblationSettings, "an ablation")) if not run.seed}
     assert [source.where for source in runs["data=half"].settings.protect] == [""]
     assert runs["loss=passages"].settings.protect == runs["baseline"].settings.protect == ()

@@ -48,6 +48,14 @@ def test_the_held_out_topics_of_a_run_become_a_benchmark_that_evaluate_reads(run
     assert {row["benchmark"] for row in rows} == {"made/ours"}
 
 
+def test_the_split_is_that_of_a_job_that_only_trains(run, tmp_path):
+    job = tmp_path / "train.yaml"
+    job.write_text(f"out: {run}\ntrain: {{split: {{heldout_share: 0.2}}}}\n")
+    assert make(run, "--into", tmp_path / "ours", "--job", job) == 0
+    assert make(run, "--into", tmp_path / "by-set", *HELD_OUT) == 0
+    assert made(tmp_path / "ours").digest == made(tmp_path / "by-set").digest
+
+
 def held_out_topics(run, tmp_path):
     assert make(run, "--into", tmp_path / "whole", *HELD_OUT) == 0
     return [query.core[6:9] for query in made(tmp_path / "whole").queries if query.mode == "original"]

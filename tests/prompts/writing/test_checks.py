@@ -158,6 +158,9 @@ def test_every_problem_has_a_reason_with_a_default_and_every_reason_a_problem():
         ("As an AI language model I have no opinion.", "refusal"),
         ("I apologize, but there is no passage for me to change.", "refusal"),
         ("Sure! Here is a passage about ferries.", "refusal"),
+        ("Sure, please provide the text that is to be mended.", "refusal"),
+        ("I'm sorry for any confusion, the text should have forty words.", "refusal"),
+        ("Can dogs swim? It has 18 words. It has 40 words.", "speaks_of_task"),
         ("The passage does not mention a ferry.", "speaks_of_task"),
         ("I have prepared a news article about the ferry.", "speaks_of_task"),
         ("p2 = 1", "speaks_of_task"),
@@ -178,6 +181,8 @@ def test_problems_of_any_text(text, reason):
     [
         "The crossing takes half an hour.",
         "I am sorry for the captain.",
+        "Please provide the text of the treaty.",
+        "A line of it has many words.",
         "A passage through the ice.",
         "I cannot eat gluten, so only bread without it is of use.",
         "Unfortunately, the ferry was late.",

@@ -26,7 +26,10 @@ from foil.prompts.writing.contrast_checks import instruction_problems, mended_qu
 from foil.prompts.writing.examples import WORDS
 from foil.prompts.writing.frames import framed
 from foil.prompts.writing.material import writing_material
-from tests.support.models.character import without_fences
+from tests.support.commands import foil, hosted_job
+from tests.support.models.character import Character, without_fences
+from tests.support.models.fault_server import serving
+from tests.support.small_parts import topics
 from tests.support.topics.sample_seeds import SEEDS
 from tests.support.topics.trades import trade_seeds
 
@@ -128,6 +131,42 @@ def test_a_list_that_is_mended_stays():
 def test_questions_of_a_passage(reply, due):
     made, _ = said(lambda w: w.questions(SEED.positives[0]), json.dumps(reply))
     assert (made if due else made.model_dump(mode="json")) == (due or reply)
+
+
+class _OneList(Character):
+    """Lists what the text answers, and only when it is corrected what the text leaves open, and then that alone."""
+
+    def __call__(self, request, choice):
+        text, reason = super().__call__(request, choice)
+        is_corrected = '"open" needs' in request["messages"][-1]["content"]
+        if text.startswith('{"answered"'):
+            lists = json.loads(text)
+            text = json.dumps({"open": lists["open"]} if is_corrected else {"answered": lists["answered"]})
+        return text, reason
+
+
+def test_the_list_that_a_correction_leaves_out_is_as_it_was(tmp_path):
+    """As a real small model does; else all instructions would ask for nothing, and only ban."""
+    texts = []
+    for character in (Character(), _OneList()):
+        with serving(answer=character) as server:
+            folder = tmp_path / type(character).__name__
+            folder.mkdir()
+            job = hosted_job(folder, server.url, 6)
+            assert foil("run", job).returncode == 0
+            texts.append([[intent.attributes for intent in topic.intents] for topic in topics(folder / "out")])
+            turns = [call.turn for topic in topics(folder / "out") for call in topic.calls]
+    assert texts[0] == texts[1]
+    assert "correction" in turns
+
+
+@pytest.mark.parametrize("frames", [True, False])
+def test_an_instruction_that_only_bans_is_put_together_where_frames_may_stand_in(frames):
+    ask = Says("I want all that tells me what it costs, and who pays for it, as briefly as can be.")
+    made = ContrastWriter(writing_material(SEED, passage_chars=2_000), ask, {}, frames=frames)
+    written = asyncio.run(made.instruction(Demands((), ("What does it cost?",)), cell_of(0)))
+    assert ("what does it cost?" in written) == frames == (not ask.prompts)
+    assert ("framed_instruction" in made.marks) == frames
 
 
 DEMANDS = Demands(("Who learns the trade?",), ("What does it cost?",))
