@@ -66,6 +66,7 @@ def ray_home() -> Iterator[Path]:
     `ray.init(address="local", ...)`, ends it with `ray.shutdown()`, and never runs `ray stop`.
     """
     home = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
+    (home / "token").touch(mode=0o600)  # Ray leaves token mode on, and `foil doctor` looks at it
     (home / "token").write_text(secrets.token_hex(32))
     with pytest.MonkeyPatch.context() as patch:
         for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_MODE"):

@@ -19,7 +19,7 @@ from foil.engine.errors import OversizeReplyError
 CONNECT_S = 10.0
 KEEPALIVE_S = 60.0
 _ERROR_BYTES = 65_536
-_ABOUT_BYTES = {"content-encoding", "content-length", "transfer-encoding"}
+ABOUT_BYTES = {"content-encoding", "content-length", "transfer-encoding"}
 """Headers that say how an answer's bytes were sent; once read, they are plain bytes."""
 _OF_CONNECTION = {"accept-encoding", "connection", "content-length", "host"}
 """Headers that a connection writes itself."""
@@ -137,7 +137,7 @@ def _whole(request: httpx2.Request, answer: RawAnswer) -> httpx2.Response:
     headers = [
         (name.encode("utf-8", "surrogateescape"), value.encode("utf-8", "surrogateescape"))
         for name, value in answer.headers.items()
-        if name.lower() not in _ABOUT_BYTES
+        if name.lower() not in ABOUT_BYTES
     ]
     whole = httpx2.Response(answer.status, headers=headers, content=answer.content, request=request)
     whole.encoding = "utf-8"  # a charset such as zip would be unpacked

@@ -9,6 +9,7 @@ import httpx2
 import openai
 
 from foil.engine.keys import scrub
+from foil.engine.models.sending.bounded_http import ABOUT_BYTES
 
 _OF_STATUS: dict[int, type[openai.APIStatusError]] = {
     400: openai.BadRequestError,
@@ -24,7 +25,8 @@ _OF_STATUS: dict[int, type[openai.APIStatusError]] = {
 def status_error(url: str, status: int, message: str, headers: Mapping[str, str]) -> openai.APIStatusError:
     """The client's error for a status other than 200; `response` has the status and the headers."""
     kind = _OF_STATUS.get(status, openai.InternalServerError if status >= 500 else openai.APIStatusError)
-    plain = [(name.encode(), scrub(value).encode("utf-8", "surrogateescape")) for name, value in headers.items()]
+    of_answer = {name: scrub(value) for name, value in headers.items() if name.lower() not in ABOUT_BYTES}
+    plain = [(name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in of_answer.items()]
     response = httpx2.Response(status, headers=plain, request=httpx2.Request("POST", url))
     return kind(message, response=response, body=None)
 

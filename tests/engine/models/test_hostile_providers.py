@@ -10,7 +10,7 @@ from functools import cache
 from itertools import chain, repeat
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foil.engine.errors import ModelError, ModelOutageError, OversizeReplyError, TransientModelError
@@ -204,6 +204,7 @@ def test_any_bytes_on_the_wire_are_a_reply_or_a_model_error():
 
         @fuzzed(60)
         @given(ANYTHING)
+        @example(b"HTTP/1.1 300 X\r\ncontent-encoding: gzip,gzip,gzip,gzip,gzip,gzip\r\n\r\n" + completion())
         def answers(told):
             sent[0] = told
             began = time.monotonic()
