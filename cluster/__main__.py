@@ -26,6 +26,10 @@ class _Ending:
 
 def run() -> int:
     """Runs the command of `sys.argv`, and gives its exit code."""
+    if sys.argv[1:2] == ["sql"] and "--help" not in sys.argv:
+        from foil.datasets_out.sql.query import start_ahead
+
+        start_ahead()
     from foil.cluster.commands.app import app
     from foil.cluster.deploy.open_files import raise_limit
     from foil.cluster.endings import run_command

@@ -321,3 +321,8 @@ class Parts:
     corrections: int = 2
     candidates: int = 0
     paid: PaidReplies | None = None
+
+    async def close(self) -> None:
+        """Ends what the models hold: connections, an engine, a server."""
+        for model in self.models.values():
+            await model.close()

@@ -31,7 +31,7 @@ from foil.datasets_out.desk.pages import STATIC, render
 from foil.datasets_out.desk.search import MARKS, PAGE_ROWS, read_search
 from foil.datasets_out.desk.sections import FUNNEL, REASONS
 from foil.datasets_out.desk.topic_view import view_topic
-from foil.datasets_out.sql.questions import questions_of_one_run
+from foil.datasets_out.sql.schema_words import questions_of_one_run
 from foil.engine.errors import CorruptDataError, FoilError, UsageError
 
 _TEXT_CHARACTERS = 20_000

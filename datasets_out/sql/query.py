@@ -106,6 +106,7 @@ class QueryLimits:
 
 
 _LIMITS = QueryLimits()
+_AHEAD: list[subprocess.Popen[bytes]] = []  # the process of `start_ahead`, until a query takes it
 
 
 def run_sql(
@@ -130,7 +131,7 @@ def run_sql(
         raise UsageError(f"the query {sql!r} is not valid text; write it in UTF-8 and without NUL bytes")
     limits.check()
     runs = out if isinstance(out, Mapping) else {str(out): out}
-    with child or start_child() as process:
+    with child or (_AHEAD.pop() if _AHEAD else start_child()) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -187,6 +188,11 @@ def start_child() -> subprocess.Popen[bytes]:
         cwd="/",
         env=environment | _CHILD_ENVIRONMENT,
     )
+
+
+def start_ahead() -> None:
+    """Starts the process of the next query: it loads DuckDB meanwhile, and ends with this program at the latest."""
+    _AHEAD.append(start_child())
 
 
 def _receive_table(stream: IO[bytes], memory_bytes: int) -> pa.Table | None:

@@ -1,7 +1,8 @@
-"""What each view and column of `foil sql` holds, in a line each."""
+"""What each view and column of `foil sql` holds, in a line each, and questions to ask of them (docs/sql.md)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -46,3 +47,16 @@ def words_of(view: str, column: str) -> str:
 def _rows(out: Path | Mapping[str, Path], sql: str, snapshot: str | None) -> Iterator[tuple[str, str, str]]:
     table = run_sql(out, sql, snapshot=snapshot)
     yield from zip(*(column.to_pylist() for column in table.columns), strict=True)
+
+
+@cache
+def questions() -> tuple[tuple[str, str], ...]:
+    """Words and SQL of the ready questions, in the order of the page."""
+    _, *parts = Path(__file__).with_name("questions.sql").read_text(encoding="utf-8").split("\n\n-- ")
+    pairs = (part.partition("\n") for part in parts)
+    return tuple((words, sql.strip().removesuffix(";")) for words, _, sql in pairs)
+
+
+def questions_of_one_run() -> tuple[tuple[str, str], ...]:
+    """Those that need no second run."""
+    return tuple(pair for pair in questions() if "foil sql A B" not in pair[0])

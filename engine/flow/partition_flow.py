@@ -195,12 +195,11 @@ class Flow:
         await asyncio.to_thread(flush_spans)
 
     async def close(self) -> None:
-        """Ends the journal, and what the models hold: connections, an engine, a server."""
+        """Ends the journal and the models."""
         self._journal.close()
         for open_partition in self._open_partitions.values():
             open_partition.span.end()
-        for model in self._parts.models.values():
-            await model.close()
+        await self._parts.close()
 
     async def _begin(
         self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome], *, again: bool

@@ -60,7 +60,7 @@ def _requests(job: Job, topic: Topic) -> dict[str, Request]:
     """What the topic's calls asked. Raises UsageError where that job did not make them."""
     import asyncio
 
-    from foil.cluster.planning.sent_prompts import requests_of
+    from foil.cluster.replayed_prompts import requests_of
 
     requests = asyncio.run(requests_of(job, {topic.seed_id}))
     wanted = {call.request_id for call in topic.calls}

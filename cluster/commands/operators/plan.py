@@ -16,7 +16,7 @@ from foil.engine.storage.opening import mirror_of
 
 if TYPE_CHECKING:
     from foil.cluster.job import Job
-    from foil.cluster.planning.tries import Rates
+    from foil.cluster.tries import Rates
     from foil.engine.planning.plan import PlanSample, Range, StageCost
     from foil.engine.protocols import Parts
     from foil.engine.settings import Settings
@@ -43,7 +43,7 @@ def plan(
 
     from foil.cluster.build import build_run
     from foil.cluster.job import load_job
-    from foil.cluster.planning.tries import rates_for
+    from foil.cluster.tries import rates_for
     from foil.datasets_out.commits.log import CommitLog
     from foil.engine.planning.plan import sample_seeds
 
@@ -95,8 +95,7 @@ async def _trace(parts: Parts, chosen: Sequence[tuple[int, Seed]], job: Job, sam
     try:
         return await trace_calls(parts, chosen, job.limits, sample=sample, budget=budget)
     finally:
-        for model in parts.models.values():
-            await model.close()
+        await parts.close()
 
 
 class _PlanReport:

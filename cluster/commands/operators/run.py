@@ -66,7 +66,7 @@ def run(
 
 def run_and_show(job: Job, reuse: Sequence[Path], *, takeover: bool, as_json: bool, retry_failed: bool = False) -> None:
     """Runs a checked job with its progress and its funnel. Raises Exit with the run's exit code, if it is not 0."""
-    from foil.cluster.planning.paid_prompts import paid_line
+    from foil.cluster.replayed_prompts import paid_line
     from foil.cluster.run_job import run_job
     from foil.datasets_out.commits.log import CommitLog
     from foil.engine.flow.progress import status

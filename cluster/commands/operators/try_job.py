@@ -40,9 +40,9 @@ def try_(
 
     from foil.cluster.commands.operators.run import ProgressPrinter
     from foil.cluster.job import load_job
-    from foil.cluster.planning.sent_prompts import requests_of
-    from foil.cluster.planning.tries import funnel_in, try_job
+    from foil.cluster.replayed_prompts import requests_of
     from foil.cluster.run_job import run_job
+    from foil.cluster.tries import funnel_in, try_job
 
     whole = load_job(job_file, overrides or [], out)
     job, paid = try_job(whole, seeds, reuse or [])

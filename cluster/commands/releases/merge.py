@@ -105,7 +105,7 @@ def revalidate(
 
 def _with_sources(out: Path) -> list[Path]:
     """The run and those behind it, as far as they are still there: whose journals may have the replies of judges."""
-    from foil.cluster.planning.tries import has_run
+    from foil.cluster.tries import has_run
     from foil.datasets_out.curation.origins import read_sources
 
     runs = [out]

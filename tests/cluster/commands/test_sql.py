@@ -6,10 +6,12 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import duckdb
+import psutil
 import pytest
 
 from foil.cluster.commands.app import app
@@ -184,3 +186,23 @@ def test_no_text_of_a_run_steers_a_block(tmp_path):
     shown = on_a_terminal("sql", tmp_path, "SELECT *, text AS b, text AS c, text AS d FROM passages").decode()
     assert not STEERS.search(shown.replace("\r\n", "\n"))
     assert r"\x1b]52;c;aGk=\x07\u202e [bold]x[/bold]" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    "question", [["--schema"], ["--views"], ["SELECT count(*) FROM topics", "--json"], ["--nothing"]]
+)
+def test_the_process_that_waits_for_a_query_ends_with_the_command(out: Path, question: list[str]):
+    command = [sys.executable, "-m", "foil", "sql", str(out), *question]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as sql:
+        sql.wait()
+    deadline = time.monotonic() + 10
+    while left := [each.pid for each in psutil.process_iter() if _session_of(each.pid) == sql.pid]:
+        assert time.monotonic() < deadline, f"left of session {sql.pid}: {left}"
+        time.sleep(0.05)
+
+
+def _session_of(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return -1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foil.datasets_out.sql.query import run_sql
-from foil.datasets_out.sql.questions import questions, questions_of_one_run
+from foil.datasets_out.sql.schema_words import questions, questions_of_one_run
 from tests.support.commands import foil, hosted_job, write_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import serving
