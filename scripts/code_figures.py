@@ -40,7 +40,7 @@ class Ceiling(NamedTuple):
 
 
 CEILINGS: Mapping[str, Ceiling] = {
-    "lines of source": Ceiling(67_452, 48_000),
+    "lines of source": Ceiling(67_448, 48_000),
     "lines of the longest file": Ceiling(FILE_LINES, FILE_LINES),
     f"files over {FILE_LINES} lines": Ceiling(0, 0),
     "lines of the longest function": Ceiling(FUNCTION_LINES, FUNCTION_LINES),

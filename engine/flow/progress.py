@@ -238,14 +238,19 @@ class SessionFile:
 
 
 def read_sessions(store: Store) -> list[dict[str, Any]]:
-    """What the sessions of a run noted, in order; a file that does not read is left out, with a warning."""
+    """What the sessions of a run noted, in order; what does not read is left out, with a warning."""
     sessions = []
-    for each in store.list_objects("sessions"):
+    try:
+        keys = [each.key for each in store.list_objects("sessions")]
+    except OSError as error:
+        keys = []
+        LOG.warning("the folder sessions does not read (%s) and is left out; it only informs", error)
+    for key in keys:
         try:
-            session = json.loads(store.get(each.key) or b"")
+            session = json.loads(store.get(key) or b"")
             sessions.append({**session, "seconds": float(session["seconds"])})
         except (OSError, ValueError, TypeError, KeyError) as error:
-            LOG.warning("%s does not read (%s) and is left out; it only informs and may be deleted", each.key, error)
+            LOG.warning("%s does not read (%s) and is left out; it only informs and may be deleted", key, error)
     return sessions
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from foil.engine.errors import UsageError
 from foil.engine.protocols import SeedReader
 from foil.engine.seeds.beir import BeirReader, BeirSettings
 from foil.engine.seeds.leetcode import LeetcodeReader, LeetcodeSettings
@@ -23,11 +22,3 @@ READERS: dict[str, tuple[type[Settings], Callable[[Any], SeedReader]]] = {
     "robust04": (Robust04Settings, Robust04Reader),
     "table": (TableSettings, TableReader),
 }
-
-
-def open_seeds(settings: Settings) -> SeedReader:
-    """The reader that the settings belong to."""
-    for settings_class, make_reader in READERS.values():
-        if isinstance(settings, settings_class):
-            return make_reader(settings)
-    raise UsageError(f"no reader takes {type(settings).__name__}; `kind` of `seeds` is one of {', '.join(READERS)}")

@@ -6,7 +6,16 @@ import pytest
 
 from foil.datasets_out.commits.log import CommitLog
 from foil.engine.errors import CorruptDataError
-from foil.engine.flow.progress import Counts, check_conservation, count_topics, counts_of, outcomes, total
+from foil.engine.flow.progress import (
+    Counts,
+    check_conservation,
+    count_topics,
+    counts_of,
+    outcomes,
+    read_sessions,
+    total,
+)
+from foil.engine.storage.local_store import LocalStore
 from foil.engine.topic import Topic, Verdict
 
 
@@ -36,3 +45,10 @@ def test_what_each_validator_made_of_the_topics_is_counted_and_adds_up(tmp_path)
     log.open("f" * 64, {})
     log.commit(0, [topic], {})
     assert counts_of(log.committed()[0]) == one
+
+
+def test_sessions_only_inform_so_a_folder_of_them_that_does_not_read_ends_nothing(tmp_path, caplog):
+    folder = tmp_path / "sessions"
+    folder.symlink_to(folder)  # listing it fails: too many levels of links
+    assert read_sessions(LocalStore(tmp_path)) == []
+    assert "the folder sessions does not read" in caplog.text

@@ -14,8 +14,9 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from foil.cluster.catalog import open_seeds
 from foil.engine.errors import FoilError
-from foil.engine.seeds.catalog import READERS, open_seeds
+from foil.engine.seeds.catalog import READERS
 from foil.engine.seeds.metamath import MetamathReader, MetamathSettings
 from foil.engine.settings import Settings
 from foil.engine.topic import Seed

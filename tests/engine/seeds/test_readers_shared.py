@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from foil.cluster.catalog import open_seeds
 from foil.engine.errors import SeedFormatError, UsageError
-from foil.engine.seeds.catalog import READERS, open_seeds
+from foil.engine.seeds.catalog import READERS
 from foil.engine.seeds.files.download import CORPORA
 from foil.engine.seeds.judged import Document
 from foil.engine.seeds.trec import read_documents, read_topics

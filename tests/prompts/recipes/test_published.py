@@ -7,10 +7,11 @@ import jinja2
 import pytest
 from jinja2.meta import find_undeclared_variables
 
+from foil.cluster.catalog import open_seeds
 from foil.cluster.seeds.stored_topics import RunReader, RunSettings
 from foil.datasets_out.commits.log import CommitLog
 from foil.engine.errors import Rejected
-from foil.engine.seeds.catalog import READERS, open_seeds
+from foil.engine.seeds.catalog import READERS
 from foil.prompts.demands import Demands
 from foil.prompts.recipes.dual_view import seed_of
 from foil.prompts.recipes.promptriever import PromptrieverSettings, _tasks

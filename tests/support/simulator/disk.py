@@ -193,11 +193,11 @@ class Disk:
         node: Any = self._top
         for name in filter(None, _absolute(path).removeprefix(self.root).split("/")):
             if name not in node.live:
-                self._notice()
+                self.notice()
             node = node.live[name]
         return node
 
-    def _notice(self) -> None:
+    def notice(self) -> None:
         """Takes note of all that was made, removed or written past the interposed calls."""
         folders = [(self._top, Path(self.root))]
         for folder, path in folders:
@@ -229,7 +229,7 @@ class Disk:
     def cut_power(self, dice: Random) -> int:
         """Leaves on the real disk one of the states that a power cut may leave. Returns how many changes were lost."""
         share = dice.choice((0.0, 0.0, 0.5, 0.9))
-        self._notice()
+        self.notice()
         kept = [change for change in self._unsynced if dice.random() < share]
         lost = len(self._unsynced) - len(kept)
         for change in kept:
@@ -256,27 +256,27 @@ class Disk:
 
     def move(self, source: Path, target: Path) -> None:
         """Moves a folder as somebody else does, durably; what is open in it stays open."""
-        self._notice()
+        self.notice()
         node, (old, name), (new, as_name) = self._node(source), self._place(source), self._place(target)
         REAL.replace(source, target)
         self._change([(new, as_name, node), (old, name, None)])
         _apply(self._unsynced.pop())
-        was, now = f"{self._name(source)}/", f"{self._name(target)}/"
+        was, now = self._name(source), self._name(target)
         for fd, (opened, path) in self._fds.items():
-            if path.startswith(was):
+            if f"{path}/".startswith(f"{was}/"):
                 self._fds[fd] = opened, now + path.removeprefix(was)
 
     def remove(self, path: Path) -> None:
         """Removes a folder, durably."""
         shutil.rmtree(path, ignore_errors=True)
-        self._notice()
+        self.notice()
         parent, name = self._place(path)
         self._unsynced = [change for change in self._unsynced if not any(one is parent for one, _, _ in change)]
         parent.durable.pop(name, None)
 
     def synced(self) -> None:
         """Everything there is becomes durable: time has passed."""
-        self._notice()
+        self.notice()
         while self._unsynced:
             _apply(self._unsynced.pop(0))
         _sync_all(self._top)

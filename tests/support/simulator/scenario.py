@@ -103,6 +103,7 @@ class MovedFolder:
                 self._out.mkdir()
             if kind == "copy":
                 shutil.copytree(self.away, self._out, ignore=shutil.ignore_patterns("lease"))
+                world.disk.notice()  # before the call that was under way meets the copy
         finally:
             world.running = process
 
