@@ -60,8 +60,9 @@ _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _QUESTION = re.compile(r"^(?:#{1,4} |\*\*)?Question\b", re.MULTILINE)
 _ANSWER = re.compile(r"^(?:#{1,4} |\*\*)?(?:Accepted )?[Aa]nswer\b", re.MULTILINE)
 _COMMENT = re.compile(r"\s*(?:#|//|/?\*)")
-_PROSE = re.compile(r"(?:\b[A-Za-z'’-]{2,}[,;:]? ){4}\b[A-Za-z'’-]{2,}")
-_DOCSTRING = re.compile(r'"""[^"]*"""')
+_PROSE = re.compile(r"(?:\b[A-Za-z'’-]{2,}[,;:]? ){4}\b[A-Za-z'’-]{2,}\b")
+_NO_STATEMENT = re.compile(r"\"{3}[^\"]*\"{3}|\s(?:#|//|--)\s.*|\"[^\"\n]*\"|(?<!\w)'[^'\n]*'")
+"""Docstrings, comments behind a statement, and strings."""
 _CODE_WORDS = word_set("and or not is in if else elif for while return None True False null lambda assert")
 _HEADING = re.compile(r"^#{1,4} [^\s\d]|^\S[^\n]{0,80}\n[-=~^]{3,}[ \t]*$", re.MULTILINE)
 
@@ -179,9 +180,9 @@ def _is_code(unfenced: str) -> bool:
 
 
 def says_prose(code: str) -> bool:
-    """Whether a line that is no code, comment or docstring has five words in a row, three of them no words of code."""
-    lines = _DOCSTRING.sub("", code).splitlines()
-    prose_lines = (line for line in lines if not _COMMENT.match(line) and not count_code_lines(line))
+    """Whether a line that is no code, comment or string has five words in a row, three of them no words of code."""
+    lines = (line for line in code.splitlines() if not _COMMENT.match(line) and not count_code_lines(line))
+    prose_lines = _NO_STATEMENT.sub("", "\n".join(lines)).splitlines()
     return any(len(set(run[0].split()) - _CODE_WORDS) > 2 for line in prose_lines for run in _PROSE.finditer(line))
 
 

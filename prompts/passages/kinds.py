@@ -1,11 +1,13 @@
 """What sort of text a passage is, told by its attributes and its first lines."""
 
+import re
+
 from foil.engine.topic import Passage
 from foil.prompts.constraints.code_detectors import count_code_lines
 from foil.prompts.constraints.families import FAMILIES, Kind
 from foil.prompts.passages.layout import sentences
 
-_RESULTS = ("#### ", "A: ", "The answer is")
+_RESULT = re.compile(r"(?:#### |A: |The answer is)(?:\s*\S+){1,6}")
 _SPOKEN = frozenset({"", "en", "english"})
 
 
@@ -22,7 +24,7 @@ def kind_of(passage: Passage) -> Kind:
         return "code"
     if "library" in passage.attributes or "\n>>> " in text or text.startswith(">>> "):
         return "documentation"
-    solved = text.rstrip().rpartition("\n")[2].startswith(_RESULTS) and len(text) == len(passage.text)
+    solved = _RESULT.fullmatch(text.rstrip().rpartition("\n")[2]) and len(text) == len(passage.text)
     return "mathematics" if solved or _calculates(text) else "text"
 
 

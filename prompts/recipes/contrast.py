@@ -39,7 +39,7 @@ from foil.prompts.writing.contrast import TEMPLATES, ContrastWriter, PassageTask
 from foil.prompts.writing.frames import FRAMES_DESCRIPTION
 from foil.prompts.writing.material import WritingMaterial, writing_material
 
-VERSION = "4"
+VERSION = "5"
 """Raised when the same seed, settings and templates would give other topics."""
 
 _DEMAND, _UNASKED = "judges/demand", 0.5

@@ -63,12 +63,17 @@ from foil.prompts.writing.examples import wording_example
 from foil.prompts.writing.material import WritingMaterial, writing_material
 from foil.prompts.writing.stage import Stages
 
-VERSION = "18"
+VERSION = "19"
 """Raised when the same seed, settings and templates would give other topics."""
 
 _TEMPLATES = ("keywords", "rewrite", "question", "wording", "query_negative")
-_TONES = ("a polite request", "a plain statement of what is needed", "a question")
-_FORMS = ("a polite request", "a whole sentence that tells what is sought", "a question", "a few words without a verb")
+_TONES = {"request": "a polite request", "statement": "a plain statement of what is needed", "question": "a question"}
+_FORMS = {
+    "request": "a polite request",
+    "sentence": "a whole sentence that tells what is sought",
+    "question": "a question",
+    "keywords": "a few words without a verb",
+}
 _LONGEST_QUERY = 30
 """Words of a query above which it is no question but a task, whose every word counts: it stays as it is."""
 _NEGATIVE_WORDS = (30, 150)
@@ -307,9 +312,10 @@ class _DimensionWriter:
         """The query in other words, and as it is where those say something else."""
         if self._settings.question == "same" or len(self._query.split()) > _LONGEST_QUERY:
             return self._query
-        number = self._material.number(f"question {condition}")
+        number, place = divmod(self._material.number(f"question {condition}"), len(_FORMS))
+        form = list(_FORMS)[place]
         prompt = load("infosearch/question").render(
-            self._material.code, query=self._query, form=_FORMS[number % len(_FORMS)], example=wording_example(number)
+            self._material.code, query=self._query, form=_FORMS[form], example=wording_example(number, form=form)
         )
         try:
             return await self._stages.text(
@@ -329,12 +335,13 @@ class _DimensionWriter:
 
     async def _wording(self, condition: str) -> ConditionWording:
         """A sentence that asks for the condition, and its reversal."""
-        number = self._material.number(f"wording {condition}")
-        example = wording_example(number)
+        number, place = divmod(self._material.number(f"wording {condition}"), len(_TONES))
+        tone = list(_TONES)[place]
+        example = wording_example(number, tone=tone)
         prompt = load("infosearch/wording").render(
             self._material.code,
             wanted=name_of(self._dimension, condition),
-            tone=_TONES[number % len(_TONES)],
+            tone=_TONES[tone],
             example=example,
             example_answer=canonical_json({k: example[k] for k in ("condition", "reversal")}),
         )

@@ -5,7 +5,8 @@
 What a program can mend is mended first (`mend`). Of the problems that are left, `policy` says what each one does:
 
     correct            the writer is corrected and asked again; after the last turn the seed is rejected
-    correct_or_mark    the same, but after the last turn the answer is taken, and the topic marked
+    correct_or_mark    the same, but after the last turn, or where its writer gives the same text again, the answer is
+                       taken, and the topic marked
     mark               the answer is taken, and the topic marked
     reject             the seed is rejected at once
 
@@ -16,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar, get_args
 
 from pydantic import BaseModel
 
@@ -35,32 +36,12 @@ Reason = Literal[
     "answers_question", "not_a_query", "query_changed",
 ]  # fmt: skip
 
-DEFAULTS: Mapping[Reason, OnFail] = {
-    "no_questions": "correct",
-    "empty_text": "correct",
-    "refusal": "correct",
-    "echo": "correct",
-    "speaks_of_task": "correct",
-    "same_instruction": "correct",
-    "same_query": "correct",
-    "same_passage": "correct",
-    "near_copy": "correct",
-    "not_code": "correct",
-    "wrong_answer": "correct",
-    "too_short": "correct",
-    "too_long": "correct",
+_OTHERS: Mapping[str, OnFail] = {
     "ignores_demand": "correct_or_mark",
-    "repeats_query": "mark",
     "wrong_length": "correct_or_mark",
-    "condition_not_met": "correct",
-    "answer_lost": "correct",
-    "answers_query": "correct",
-    "not_reversed": "correct",
-    "property_not_named": "correct",
-    "query_changed": "correct",
-    "answers_question": "correct",
-    "not_a_query": "correct",
+    "repeats_query": "mark",
 }
+DEFAULTS: Mapping[Reason, OnFail] = {reason: _OTHERS.get(reason, "correct") for reason in get_args(Reason)}
 """What a problem does where the job says nothing."""
 
 CHECKS_DESCRIPTION = "what each check does that finds something: correct, correct_or_mark, mark or reject"
@@ -72,7 +53,7 @@ _FEWEST_RUNS = 20
 _WORD = re.compile(r"\w+")
 _SPEAKS_OF_TASK = re.compile(
     r"\b(?:P[12]\b|(?:first|second|given|shown|original) (?:passage|program|solution)\b|as (?:requested|instructed)\b|"
-    r"the (?:answer|instruction|addition|questions?) (?:cannot|must|should|is|needs|requires?|states?)\b|"
+    r"the (?:instruction|addition|questions?) (?:cannot|must|should|is|needs|requires?|states?)\b|"
     r"(?:the|your|this) (?:search query|instruction) (?:asks|is|says|wants)|it has \d+ words\b)|"
     r"\A\s*(?:Tells|Leaves out|Not wanted|Manner):",
     re.IGNORECASE,
@@ -86,7 +67,7 @@ _DENIES = re.compile(
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[;,.:!?]\s")
-_NUMBER = re.compile(r"(?<![A-Za-z\d])-?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
+_NUMBER = re.compile(r"(?<![A-Za-z\d])-?\d[\d,_]*(?:\.\d+)?(?:/\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +99,7 @@ async def ask_checked(
     Raises FaultyReply (a Rejected) after the last turn, Rejected at once where the policy says so.
     """
     corrections = [WRITE_AGAIN]
+    refused: list[A] = []
 
     def check(reply: A) -> A:
         mended = checks.mend(reply)
@@ -130,6 +112,9 @@ async def ask_checked(
         if checks.on_fail(first) == "reject":
             raise Rejected(first.reason, first.detail)
         usable = mended if checks.on_fail(first) == "correct_or_mark" else None
+        if usable and usable in refused:
+            return usable
+        refused.append(mended)
         raise FaultyReply(first.reason, first.detail, "\n".join(p.advice for p in grave), usable)
 
     answered = await ask(prompt, answer, role=role, check=check)
@@ -206,8 +191,8 @@ def denies_twice(text: str) -> bool:
 
 
 def figures_in(text: str) -> set[str]:
-    """The numbers of a text, without commas. A digit in a name, as in MP3, is none."""
-    return {number.replace(",", "") for number in _NUMBER.findall(text)}
+    """The numbers of a text, without separators. A digit in a name, as in MP3, is none."""
+    return {re.sub("[,_]", "", number) for number in _NUMBER.findall(text)}
 
 
 def _grams(text: str, least: int) -> set[tuple[str, ...]]:

@@ -155,12 +155,13 @@ class ContrastWriter(Stages):
 
     async def _written(self, demands: Demands, cell: GridCell, poisoned: bool, unlike: str) -> str:
         material = self.material
-        example = self._example(f"instruction {poisoned}", cell.style)
+        style = cell.style if demands.bans or cell.style != "negation" else "plain"
+        example = self._example(f"instruction {poisoned}", style)
         instructions = example.i_minus if poisoned else example.i_plus
         prompt = _template("instruction").render(
             material.code,
             noun=material.noun,
-            manner=MANNERS[cell.style],
+            manner=MANNERS[style],
             query=material.seed.query,
             demands=demands.demands,
             bans=demands.bans,

@@ -82,9 +82,10 @@ def _wordings() -> Sequence[Mapping[str, str]]:
     return tuple(json.loads(line) for line in lines)
 
 
-def wording_example(number: int) -> Mapping[str, str]:
-    """A query in other words, and a kind of text with the demand for it and its opposite, drawn by a number."""
-    return _wordings()[number % len(_wordings())]
+def wording_example(number: int, form: str = "", tone: str = "") -> Mapping[str, str]:
+    """A reworded query and a worded demand that a number draws; of this form or this tone, where one is given."""
+    examples = [e for e in _wordings() if form in ("", e["form"]) and tone in ("", e["tone"])]
+    return examples[number % len(examples)]
 
 
 def _example(record: Mapping[str, Any]) -> TopicExample:

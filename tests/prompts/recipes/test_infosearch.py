@@ -339,6 +339,12 @@ CODE = "def add(a, b):\n    # the sum\n    return a + b\n"
         (f"Adds two numbers:\n\n```\n{CODE}```", ""),
         ("Answer: yes.\nQuestion: why?", ""),
         ("", ""),
+        (
+            "```python\nCOST = 498_888  # what it costs to open one there\n\nprint(f'it costs {COST} in town')\n```",
+            "code_snippet",
+        ),
+        ("```python\nfor weight, minutes in baking_minutes.items():\n    print(weight)\n```", "code_snippet"),
+        ("```\nThe ferry runs twice an hour from the pier  # in all weathers\n```", ""),
     ],
 )
 def test_formats(text, found):

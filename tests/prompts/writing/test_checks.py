@@ -93,6 +93,14 @@ def test_correct_or_mark_asks_again_and_takes_the_last_answer_with_a_mark(tmp_pa
     assert (answer, marks) == ("good", set())
 
 
+def test_a_writer_that_stands_by_its_text_is_taken_at_its_word_where_the_check_may_be_wrong(tmp_path):
+    said = ("longer", "longer", "good")
+    answer, marks, _, sent = asked(tmp_path, *said, policy={"too_long": "correct_or_mark"}, corrections=2)
+    assert (answer, marks, len(sent)) == ("longer", {"too_long"}, 2)
+    answer, marks, _, sent = asked(tmp_path / "b", *said, policy={"too_long": "correct"}, corrections=2)
+    assert (answer, marks, len(sent)) == ("good", set(), 3)
+
+
 def test_mark_takes_the_answer_at_once(tmp_path):
     answer, marks, calls, sent = asked(tmp_path, "longer", policy={"too_long": "mark"})
     assert (answer, marks, calls, len(sent)) == ("longer", {"too_long"}, [("", "")], 1)
@@ -249,5 +257,6 @@ def test_a_solution_reaches_its_result_in_the_last_line_with_a_number(text, answ
 def test_figures_and_denials():
     assert figures_in("35 minutes, 1,200 people, 2.5 km") == {"35", "1200", "2.5"}
     assert figures_in("an MP3 of 10-20 s at -5 degrees, $3") == {"10", "20", "-5", "3"}
+    assert figures_in("COST = 498_888  # dollars") == {"498888"}
     assert all(map(denies, ("No children.", "I don't want it.", "Anything but prose.", "It must not be long.")))
     assert not any(map(denies, ("For children.", "I know notes.", "It is long.")))

@@ -15,6 +15,7 @@ from foil.prompts.demands import Demands, dump_demands
 from foil.prompts.parse import parse_reply
 from foil.prompts.writing.answers import Questions
 from foil.prompts.writing.contrast import (
+    MANNERS,
     ContrastWriter,
     GridCell,
     PassageTask,
@@ -118,6 +119,16 @@ def test_lists_lose_the_query_repetitions_and_what_is_no_question():
 def test_a_list_that_is_mended_stays():
     reply = Questions(answered=("What does it cost?", "Who pays it?"), open=("Where is it sold?",))
     assert mended_questions(reply, query="How is it done?", noun="program", prompt=NO_EXAMPLE) == reply
+
+
+@pytest.mark.parametrize("bans", [(), ("Who learns the trade there?",)])
+def test_a_writer_that_has_nothing_to_rule_out_is_not_asked_to(bans):
+    made, ask = writer("Tell me what a slate costs, since I have a roof to mend and little money.")
+    asyncio.run(made.instruction(Demands(("What does a slate cost?",), bans), GridCell("short", "negation")))
+    (prompt,) = ask.prompts
+    example, asked = prompt.messages[1].content, prompt.messages[-1].content
+    for text in (example, asked):
+        assert ("Not wanted:" in text) == (MANNERS["negation"] in text) == bool(bans)
 
 
 @pytest.mark.parametrize(

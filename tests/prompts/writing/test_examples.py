@@ -73,6 +73,20 @@ def test_no_wording_stands_in_more_than_a_twentieth_of_the_prompts():
     assert max(drawn.values()) <= 0.05 * 5_000 * 1.1
 
 
+def test_a_wording_has_the_form_and_the_tone_that_are_asked_for():
+    for form in ("request", "sentence", "question", "keywords"):
+        questions = {wording_example(number, form=form)["question"] for number in range(100)}
+        assert len(questions) == 6
+        assert all(text.endswith("?") for text in questions) or form != "question"
+        assert not any(text.endswith(("?", ".")) for text in questions) or form != "keywords"
+    for tone in ("request", "statement", "question"):
+        wordings = [wording_example(number, tone=tone) for number in range(100)]
+        texts = {text for each in wordings for text in (each["condition"], each["reversal"])}
+        assert len(texts) == 16
+        assert {text.endswith("?") for text in texts} == {tone == "question"}
+        assert {text.startswith("Please") for text in texts} == {tone == "request"}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_example_of_a_style_has_that_style(kind):
     for style in STYLES:
