@@ -62,7 +62,7 @@ def _ablate(
     if settings.at_once > 1:
         processes = min(settings.at_once, len(runs))
         deque(map_in_order(_Apart(settings, runs), range(len(runs)), processes, "trains a cell"), maxlen=0)
-    models = {run: _train(place, runs, sets["dev"]) for place, run in enumerate(runs)}
+    models = {run: _train(place, runs, sets["dev"], settings.measure) for place, run in enumerate(runs)}
     tables = [_table("dev", each, runs, models, settings) for each in sets["dev"]]
     chosen = _choose(tables[0], sets["dev"][0], settings.measure)
     reported = [run for run in runs if settings.report_cells == "all" or run.cell in (BASELINE, chosen)]
@@ -72,14 +72,17 @@ def _ablate(
     return tables
 
 
-def _train(place: int, runs: Sequence[CellRun], dev: Sequence[EvaluationData]) -> PublishedModel:
-    """The model of the run at this place, trained if it is not yet, and scored at once."""
+def _train(place: int, runs: Sequence[CellRun], dev: Sequence[EvaluationData], measure: str) -> PublishedModel:
+    """The model of the run at this place, trained and scored if it is not yet. UsageError where none has `measure`."""
     run = runs[place]
     say(f"run {place + 1} of {len(runs)}: cell {run.cell}, seed {run.seed}")
     model = train_job(run.job, run.settings, run.command)
     shutil.rmtree(run.job.out / "checkpoints", ignore_errors=True)  # three times the model; no cell goes on
-    for each in dev:
-        _scores(run, model, each)
+    of_dev = [_scores(run, model, each) for each in dev]
+    name = dev[0].measure_name(measure)
+    measured = [each for part in of_dev[0].collections for each, values in values_of(part).items() if values]
+    if name not in measured:
+        raise UsageError(f"{dev[0].name} shows no {name}, only {', '.join(measured)}; set `measure` to one of them")
     return model
 
 
@@ -90,7 +93,7 @@ class _Apart:
         self._settings, self._runs = settings, runs
 
     def __call__(self, place: int) -> None:
-        _train(place, self._runs, self._dev)
+        _train(place, self._runs, self._dev, self._settings.measure)
 
     @cached_property
     def _dev(self) -> Sequence[EvaluationData]:
@@ -117,11 +120,8 @@ def _table(
 
 def _choose(table: Table, each: EvaluationData, measure: str) -> str:
     """The best cell; the table then says by which measure it was chosen."""
-    name = each.measure_name(measure)
-    if name not in table.compared:
-        raise UsageError(f"{each.name} shows no {name}, only {', '.join(table.compared)}; set `measure` to one of them")
-    table.chosen_by = name
-    return best_cell(table.compared[name])
+    table.chosen_by = each.measure_name(measure)
+    return best_cell(table.compared[table.chosen_by])
 
 
 def _compared(each: EvaluationData, scores: Scores) -> Compared:

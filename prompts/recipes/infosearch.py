@@ -15,6 +15,7 @@ sentence about the condition, written apart: who words the query sees no conditi
 query, so that neither speaks of the other's. Three conditions take about nine requests.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -78,6 +79,9 @@ _LONGEST_QUERY = 30
 """Words of a query above which it is no question but a task, whose every word counts: it stays as it is."""
 _NEGATIVE_WORDS = (30, 150)
 _ARTICLE_WORDS = 300
+_SPELLED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_PLACES = re.compile(r"(?<!\S)[1-9][.)]\s")
+"""Numbers of a list, which are no part of an answer."""
 
 
 class InfoSearchSettings(Settings):
@@ -295,8 +299,10 @@ class _DimensionWriter:
             measured = f"It has {count_words(passage.text)} words and {passage.text.count(chr(10)) + 1} lines."
             advice = f"It is not {description}. {measured if self._dimension == 'length' else ''}".strip()
             yield Problem("condition_not_met", f"{self._dimension} {condition!r} is not what was written", advice)
-        answer = figures_in(self._material.seed.attributes.get("answer", ""))
-        lost = sorted((answer & figures_in(self._material.positive.text)) - figures_in(passage.text))
+        answer = figures_in(_PLACES.sub("", self._material.seed.attributes.get("answer", "")))
+        words = fold_text(passage.text).split()
+        figures = figures_in(passage.text) | {str(number) for number, name in enumerate(_SPELLED) if name in words}
+        lost = sorted((answer & figures_in(self._material.positive.text)) - figures)
         if lost and self._dimension != "language":
             yield Problem("answer_lost", f"the passage lacks {lost[0]}", f"The answer is lost: say {lost[0]} as well.")
 

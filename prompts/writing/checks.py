@@ -36,11 +36,7 @@ Reason = Literal[
     "answers_question", "not_a_query", "query_changed",
 ]  # fmt: skip
 
-_OTHERS: Mapping[str, OnFail] = {
-    "ignores_demand": "correct_or_mark",
-    "wrong_length": "correct_or_mark",
-    "repeats_query": "mark",
-}
+_OTHERS: Mapping[str, OnFail] = {"wrong_length": "correct_or_mark", "ignores_demand": "mark", "repeats_query": "mark"}
 DEFAULTS: Mapping[Reason, OnFail] = {reason: _OTHERS.get(reason, "correct") for reason in get_args(Reason)}
 """What a problem does where the job says nothing."""
 

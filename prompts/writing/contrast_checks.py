@@ -85,10 +85,7 @@ def instruction_problems(text: str, query: str, demands: Demands, unlike: str) -
     for question in (*demands.demands, *demands.bans):
         question_stems = stems(question) - query_stems or stems(question)
         if question_stems and not question_stems & text_stems:
-            lacks = (
-                f"I do not see that it {'asks for' if question in demands.demands else 'rules out'} this: {question}"
-            )
-            advice = f"{lacks} If it does in other words, write the same text again."
+            advice = f"It does not {'ask for' if question in demands.demands else 'rule out'} this: {question}"
             yield Problem("ignores_demand", f"it says nothing of: {question}", advice)
     if len(query.split()) > 2 and fold_text(query) in fold_text(text):
         yield Problem("repeats_query", "the instruction holds the query", "Do not repeat the query in it.")

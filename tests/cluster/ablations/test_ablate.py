@@ -93,6 +93,15 @@ def test_an_error_of_a_run_beside_others_ends_the_ablation_in_its_words(folder, 
     assert "another `foil train` works in" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_measure_that_the_benchmark_has_no_value_of_is_refused_after_the_first_run(folder, capsys, at_once):
+    out, dev = folder / f"unmeasured-{at_once}", [f"trec:{folder / 'trec'}"]
+    changes = {"out": str(out), "dev": dev, "report": ["topics"], "measure": "both_views", "at_once": at_once}
+    assert run_command(app, ["ablate", str(write_ablation(folder / "unmeasured.yaml", folder, **changes))]) == 2
+    assert "trec shows no both_views, only " in capsys.readouterr().err
+    assert 1 <= len([*out.rglob("foil.json")]) <= at_once + 1
+
+
 def folder_weights(model: Path) -> str:
     return sha256_hex((model / "model.safetensors").read_bytes())
 

@@ -256,6 +256,14 @@ def test_a_rewritten_passage_keeps_the_answer_of_the_seed():
         made(seed, Scripted(rewrite="It does not take long."), dimensions=("audience",))
     assert refused.value.reason == "no_condition"
     assert "answer_lost" in refused.value.detail
+    for answer, rewrite in (
+        ("2 boats", "Two boats cross."),
+        ("1. Take the ferry. 2. Walk.", "Take the ferry, and walk."),
+    ):
+        listed = replace(seed, positives=(passage(f"{answer} {ENGLISH}"),), attributes={"answer": answer})
+        with pytest.raises(Rejected) as refused:
+            made(listed, Scripted(rewrite=rewrite), dimensions=("audience",))
+        assert refused.value.reason == "same_passage"  # both conditions were written, and nothing was lost
 
 
 def test_a_query_negative_that_gives_the_answer_is_named():
