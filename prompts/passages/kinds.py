@@ -7,7 +7,7 @@ from foil.prompts.constraints.code_detectors import count_code_lines
 from foil.prompts.constraints.families import FAMILIES, Kind
 from foil.prompts.passages.layout import sentences
 
-_RESULT = re.compile(r"(?:#### |A: |The answer is)(?:\s*\S+){1,6}")
+_RESULT = re.compile(r"(?:####|A:|The answer is:?)(?:\s+\S+){1,6}")
 _SPOKEN = frozenset({"", "en", "english"})
 
 

@@ -14,6 +14,7 @@ from foil.prompts.passages.kinds import kind_of
         ("Q: What is the sum of three and four?\nA: 7", "mathematics"),
         ("A: A ferry takes half an hour from the northern pier, and runs twice an hour in all weathers.", "text"),
         ("Q: How long does the ferry take?\nA: The ferry takes half an hour, says the harbour master.", "text"),
+        (f"A: {'x' * 1_400} and {'y z ' * 20}", "text"),
         ("Half of 8 is 8 / 2 = 4.\nTwice that is 2 * 4 = 8.", "mathematics"),
     ],
 )
