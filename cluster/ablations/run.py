@@ -73,7 +73,7 @@ def _ablate(
 
 
 def _train(place: int, runs: Sequence[CellRun], dev: Sequence[EvaluationData], measure: str) -> PublishedModel:
-    """The model of the run at this place, trained and scored if it is not yet. UsageError where none has `measure`."""
+    """The model of the run at this place, trained and scored if it is not yet. UsageError if it has no `measure`."""
     run = runs[place]
     say(f"run {place + 1} of {len(runs)}: cell {run.cell}, seed {run.seed}")
     model = train_job(run.job, run.settings, run.command)

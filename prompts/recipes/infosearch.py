@@ -80,8 +80,7 @@ _LONGEST_QUERY = 30
 _NEGATIVE_WORDS = (30, 150)
 _ARTICLE_WORDS = 300
 _SPELLED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_PLACES = re.compile(r"(?<!\S)[1-9][.)]\s")
-"""Numbers of a list, which are no part of an answer."""
+_PLACES = re.compile(r"(?<!\S)[1-9][.)]\s")  # numbers of a list, which are no part of an answer
 
 
 class InfoSearchSettings(Settings):
@@ -299,12 +298,14 @@ class _DimensionWriter:
             measured = f"It has {count_words(passage.text)} words and {passage.text.count(chr(10)) + 1} lines."
             advice = f"It is not {description}. {measured if self._dimension == 'length' else ''}".strip()
             yield Problem("condition_not_met", f"{self._dimension} {condition!r} is not what was written", advice)
-        answer = figures_in(_PLACES.sub("", self._material.seed.attributes.get("answer", "")))
-        words = fold_text(passage.text).split()
+        words = re.findall(r"\w+", fold_text(passage.text))
         figures = figures_in(passage.text) | {str(number) for number, name in enumerate(_SPELLED) if name in words}
-        lost = sorted((answer & figures_in(self._material.positive.text)) - figures)
+        lost = sorted((self._answer_figures() & figures_in(self._material.positive.text)) - figures)
         if lost and self._dimension != "language":
             yield Problem("answer_lost", f"the passage lacks {lost[0]}", f"The answer is lost: say {lost[0]} as well.")
+
+    def _answer_figures(self) -> set[str]:
+        return figures_in(_PLACES.sub("", self._material.seed.attributes.get("answer", "")))
 
     def _meets_only(self, passage: Passage, condition: str, rest: Sequence[str]) -> bool:
         return meets(self._dimension, condition, passage) and not any(
@@ -384,7 +385,7 @@ class _DimensionWriter:
             passage=positive.text,
             words=round(words, -1),
         )
-        answer = figures_in(self._material.seed.attributes.get("answer", "")) - figures_in(self._query)
+        answer = self._answer_figures() - figures_in(self._query)
 
         def problems(text: str) -> Iterator[Problem]:
             if leak := sorted(answer & figures_in(text)):

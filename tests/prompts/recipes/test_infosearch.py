@@ -257,7 +257,7 @@ def test_a_rewritten_passage_keeps_the_answer_of_the_seed():
     assert refused.value.reason == "no_condition"
     assert "answer_lost" in refused.value.detail
     for answer, rewrite in (
-        ("2 boats", "Two boats cross."),
+        ("2 boats", "Of boats there are two."),
         ("1. Take the ferry. 2. Walk.", "Take the ferry, and walk."),
     ):
         listed = replace(seed, positives=(passage(f"{answer} {ENGLISH}"),), attributes={"answer": answer})
@@ -271,6 +271,8 @@ def test_a_query_negative_that_gives_the_answer_is_named():
     with pytest.raises(Rejected) as refused:
         made(seed, Scripted(query_negative="The other ferry takes 35 minutes as well."), dimensions=("audience",))
     assert refused.value.reason == "answers_query"
+    listed = replace(seed, attributes={"answer": "1. Take the ferry. 2. Walk."})
+    assert made(listed, Scripted(query_negative="The 2 piers were built in 1 year."), dimensions=("audience",))
 
 
 @pytest.mark.parametrize(
