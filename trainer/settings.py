@@ -53,8 +53,8 @@ class EncodeSettings(Settings):
         le=10**9,
         description="padded tokens that go through the model at once; none = what suits the device",
     )
-    precision: Literal["float32", "bfloat16"] = Field(
-        "bfloat16", description="of the forward pass; vectors are float32"
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="of the forward pass; auto = bfloat16 where the device has it; vectors are float32"
     )
 
 

@@ -97,8 +97,8 @@ TOLD = {
 """Fault -> what its call says was wrong, and what the funnel says where no turn mended it."""
 SALVAGED = {"goes_on", "doubles", "fenced", "labelled", "quoted"}
 """Faults that are mended without a further turn: their calls say so, unless a check found something besides."""
-BORNE = {"other_length": "other_length"}
-"""Fault -> the mark of the topic that bears it."""
+BORNE = {"other_length": "other_length", "ignores": "ignores_demand"}
+"""Fault -> the mark of the topic that bears it, where nothing was said to its writer."""
 FOUND = {
     "adds_a_note": {"newline_cut"},
     "other_length": {"same_instruction"},
@@ -166,12 +166,12 @@ def test_each_call_says_what_was_wrong_with_its_reply_or_what_was_mended(name, r
         for call, fault in called(topic, model):
             code = call.fault.partition(":")[0]
             said = (topic.seed_id, fault, call.fault, call.salvaged, call.reply_text)
-            if fault.kind in TOLD and not fault.task.startswith("judges."):
+            if fault.kind in BORNE and not code:
+                assert BORNE[fault.kind] in codes(topic) or topic.status != "accepted", said
+            elif fault.kind in TOLD and not fault.task.startswith("judges."):
                 assert code in TOLD[fault.kind], said
             elif fault.kind in SALVAGED and fault.task in TEXTS:
                 assert call.salvaged == "text" or code in {"condition_not_met", "near_copy", "wrong_length"}, said
-            elif fault.kind in BORNE and not code:
-                assert BORNE[fault.kind] in codes(topic) or topic.status != "accepted", said
             elif fault.kind == "adds_a_note":
                 assert not code, said
                 assert FOUND[fault.kind] <= codes(topic) or topic.status != "accepted", said

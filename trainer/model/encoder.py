@@ -25,7 +25,7 @@ from foil.trainer.model.checksums import FACTS, check_model, ranks_pairs
 from foil.trainer.model.cross_attention import CrossAttention, PoolingMode
 from foil.trainer.model.fitted_texts import FittedTexts
 from foil.trainer.model.late_interaction import TextModel, stack, token_vectors
-from foil.trainer.model.loading import backbone_of, load_model, save_model, warn_of_slow_precision
+from foil.trainer.model.loading import backbone_of, load_model, precision_on, save_model
 from foil.trainer.model.packaged_minilm import minilm_folder
 from foil.trainer.model.packing import (
     LENGTH_STEP,
@@ -260,8 +260,8 @@ def load_encoder(
         attention = CrossAttention(width, attention_settings.direction, attention_settings.residual, pooling)
     if template.name == OWN:
         template = behind_prompts(template_named("query_instruction"), sentence_model.prompts)
+    settings = settings.model_copy(update={"precision": precision_on(sentence_model.device.type, settings.precision)})
     encoder = Encoder(sentence_model, template, settings, attention.to(sentence_model.device) if attention else None)
-    warn_of_slow_precision(settings.precision, encoder.device.type)
     _check_encodes(encoder.eval(), name)
     return encoder
 

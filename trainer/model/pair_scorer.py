@@ -28,8 +28,8 @@ from foil.trainer.model.loading import (
     check_finite,
     device_of,
     missing_weights,
+    precision_on,
     switch_dropout_off,
-    warn_of_slow_precision,
 )
 from foil.trainer.model.packaged_minilm import minilm_folder
 from foil.trainer.model.packing import LENGTH_STEP, evaluating, micro_batches
@@ -121,7 +121,6 @@ def load_pair_scorer(
     except Exception as error:  # over a damaged folder the libraries raise errors of any kind
         raise broken_model(name, f"{name} does not load as a cross-encoder: {error}") from error
     _check(name, loaded, headless=head_seed is not None)
-    warn_of_slow_precision(settings.precision, device)
     _score_in_float32(transformer_of(loaded))
     if device == "cpu":
         attend_in_float32(transformer_of(loaded))
@@ -129,6 +128,7 @@ def load_pair_scorer(
         switch_dropout_off(loaded)
     if model_settings.gradient_checkpointing:
         transformer_of(loaded).gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    settings = settings.model_copy(update={"precision": precision_on(device, settings.precision)})
     scorer = PairScorer(loaded.to(device), template, settings).eval()
     _check_scores(scorer, name)
     return scorer

@@ -17,7 +17,7 @@ from transformers import AutoModel
 from foil.engine.errors import UsageError
 from foil.trainer.model import packaged_minilm
 from foil.trainer.model.attention import attention_of
-from foil.trainer.model.loading import add_lora, backbone_of, load_model, save_model, warn_of_slow_precision
+from foil.trainer.model.loading import add_lora, backbone_of, load_model, precision_on, save_model
 from foil.trainer.model_settings import LoraSettings, ModelSettings
 from tests.support.models.tiny_backbones import DECODERS, FAMILIES, TEXTS, save_backbone, tokenizer_of
 from tests.support.training import trainable
@@ -222,12 +222,15 @@ def test_gradient_checkpointing_changes_no_gradient(folder, family):
 
 
 @pytest.mark.parametrize("is_quick", [True, False])
-def test_a_cpu_without_products_of_bfloat16_is_told_of_once(monkeypatch, caplog, is_quick):
+def test_a_cpu_without_products_of_bfloat16_takes_float32_and_says_once_where_the_other_was_asked_for(
+    monkeypatch, caplog, is_quick
+):
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: is_quick)
-    warn_of_slow_precision.cache_clear()
-    for precision in ("float32", "bfloat16", "bfloat16"):
-        warn_of_slow_precision(precision, "cpu")
-    warn_of_slow_precision.cache_clear()
+    precision_on.cache_clear()
+    asked = ("auto", "float32", "bfloat16", "bfloat16")
+    used = [precision_on("cpu", precision) for precision in asked]
+    precision_on.cache_clear()
+    assert used == ["bfloat16" if is_quick else "float32", "float32", "bfloat16", "bfloat16"]
     assert caplog.text.count("set train.encode.precision") == (0 if is_quick else 1)
 
 

@@ -130,11 +130,11 @@ class TopicSet:
 
     def score(self, model: Path) -> ModelScores:
         encode, template = self._settings.encode, trained_template(model) or template_named(OWN)
-        system = EncoderSystem(str(model), load_encoder(model, template, encode))
-        scores = score_topics(system, self._groups, self._measures)
+        encoder = load_encoder(model, template, encode)
+        scores = score_topics(EncoderSystem(str(model), encoder), self._groups, self._measures)
         facts: dict[str, str | float] = {
             "system": str(model), "weights": folder_digest(model), "template": template.name,
-            "max_tokens": encode.max_tokens, "precision": encode.precision,
+            "max_tokens": encode.max_tokens, "precision": encoder.settings.precision,
         }  # fmt: skip
         scores = replace(scores, name=self.name, digest=self.digests[self.name], groups={})
         return ModelScores((scores,), {**facts, "digest": sha256_hex(canonical_json(facts))})

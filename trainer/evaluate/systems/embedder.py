@@ -36,7 +36,7 @@ class LocalEncoder:
 
     def facts(self) -> dict[str, str | float]:
         """The digest of the model's files, and how texts are formed and cut."""
-        encode = self._settings.encode
+        encode = self.encoder.settings
         form = facts_of_vectors([self._weights], self.template, encode, {"precision": encode.precision})
         return {"system": self._name, **form}
 
