@@ -64,7 +64,7 @@ from foil.prompts.writing.examples import wording_example
 from foil.prompts.writing.material import WritingMaterial, writing_material
 from foil.prompts.writing.stage import Stages
 
-VERSION = "19"
+VERSION = "20"
 """Raised when the same seed, settings and templates would give other topics."""
 
 _TEMPLATES = ("keywords", "rewrite", "question", "wording", "query_negative")
@@ -80,7 +80,7 @@ _LONGEST_QUERY = 30
 _NEGATIVE_WORDS = (30, 150)
 _ARTICLE_WORDS = 300
 _SPELLED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_PLACES = re.compile(r"(?<!\S)[1-9][.)]\s")  # numbers of a list, which are no part of an answer
+_PLACES = re.compile(r"(?<!\S)[1-9][.)]?\s+(?=[A-Za-z])")  # numbers of a list, which are no part of an answer
 
 
 class InfoSearchSettings(Settings):
@@ -305,7 +305,9 @@ class _DimensionWriter:
             yield Problem("answer_lost", f"the passage lacks {lost[0]}", f"The answer is lost: say {lost[0]} as well.")
 
     def _answer_figures(self) -> set[str]:
-        return figures_in(_PLACES.sub("", self._material.seed.attributes.get("answer", "")))
+        answer = self._material.seed.attributes.get("answer", "")
+        is_list = {"1", "2"} <= {place[0] for place in _PLACES.findall(answer)}
+        return figures_in(_PLACES.sub("", answer) if is_list else answer)
 
     def _meets_only(self, passage: Passage, condition: str, rest: Sequence[str]) -> bool:
         return meets(self._dimension, condition, passage) and not any(

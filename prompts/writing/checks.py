@@ -63,7 +63,7 @@ _DENIES = re.compile(
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[;,.:!?]\s")
-_NUMBER = re.compile(r"(?<![A-Za-z\d])-?\d[\d,_]*(?:\.\d+)?(?:/\d+)?")
+_NUMBER = re.compile(r"(?<![A-Za-z\d])(?<![A-Z]-)-?\d[\d,_]*(?:\.\d+)?(?:/\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def denies_twice(text: str) -> bool:
 
 
 def figures_in(text: str) -> set[str]:
-    """The numbers of a text, without separators. A digit in a name, as in MP3, is none."""
+    """The numbers of a text, without separators. A digit in a name, as in MP3 or SR-71, is none."""
     return {re.sub("[,_]", "", number) for number in _NUMBER.findall(text)}
 
 

@@ -38,7 +38,7 @@ _ASKS = re.compile(
     r"\b(?:should|shall|must|needs?|needed|wants?|wanted|wish|hop(?:e|ing)|looking|look for|interested|please|only|"
     r"ha(?:s|ve) to|ought|curious|would|require[sd]?|let|due|(?:is|are) to|counts?|qualif(?:y|ies)|matters?|goal|"
     r"no use|useless|useful|(?:ir)?relevant|i am|i['’]m|my|me|enough|tell|show|help|prefer|expect|do not|don['’]t|may|"
-    r"welcome|fine|out of)\b|\?|['’]d\b",
+    r"name|welcome|fine|out of)\b|\?|['’]d\b",
     re.IGNORECASE,
 )
 """A text that begins like a statement and has none of these asks for nothing. Wrongly so: one of our 288 short and

@@ -259,6 +259,7 @@ def test_a_rewritten_passage_keeps_the_answer_of_the_seed():
     for answer, rewrite in (
         ("2 boats", "Of boats there are two."),
         ("1. Take the ferry. 2. Walk.", "Take the ferry, and walk."),
+        ("1 Take the ferry. 2  walk, 3 rest", "Take the ferry, walk and rest."),
     ):
         listed = replace(seed, positives=(passage(f"{answer} {ENGLISH}"),), attributes={"answer": answer})
         with pytest.raises(Rejected) as refused:

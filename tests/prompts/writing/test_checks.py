@@ -257,6 +257,7 @@ def test_a_solution_reaches_its_result_in_the_last_line_with_a_number(text, answ
 def test_figures_and_denials():
     assert figures_in("35 minutes, 1,200 people, 2.5 km") == {"35", "1200", "2.5"}
     assert figures_in("an MP3 of 10-20 s at -5 degrees, $3") == {"10", "20", "-5", "3"}
+    assert figures_in("two SR-71 of the mid-1960s, x-5") == {"1960", "5"}
     assert figures_in("COST = 498_888  # dollars") == {"498888"}
     assert all(map(denies, ("No children.", "I don't want it.", "Anything but prose.", "It must not be long.")))
     assert not any(map(denies, ("For children.", "I know notes.", "It is long.")))
