@@ -48,10 +48,7 @@ class EncodeSettings(Settings):
         True, description="a causal decoder that takes the last token computes what pairs share at their start once"
     )
     micro_batch_tokens: int | None = Field(
-        None,
-        ge=1,
-        le=10**9,
-        description="padded tokens that go through the model at once; none = what suits the device",
+        None, ge=1, le=10**9, description="padded tokens that go through the model at once; none = as suits the device"
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="of the forward pass; auto = bfloat16 where the device has it; vectors are float32"
