@@ -61,8 +61,8 @@ _QUESTION = re.compile(r"^(?:#{1,4} |\*\*)?Question\b", re.MULTILINE)
 _ANSWER = re.compile(r"^(?:#{1,4} |\*\*)?(?:Accepted )?[Aa]nswer\b", re.MULTILINE)
 _COMMENT = re.compile(r"\s*(?:#|//|/?\*)")
 _PROSE = re.compile(r"(?:\b[A-Za-z'’-]{2,}[,;:]? ){4}\b[A-Za-z'’-]{2,}\b")
-_NO_STATEMENT = re.compile(r"\"{3}[^\"]*\"{3}|\s(?:#|//|--)\s.*|\"[^\"\n]*\"|(?<!\w)'[^'\n]*'")
-"""Docstrings, comments behind a statement, and strings."""
+_NO_STATEMENT = re.compile(r"\"{3}[^\"]*\"{3}|\s(?:#|//|--)\s.*|\"[^\"\n]*\"|(?<!\w)'[^'\n]*'|(?m:^\s*for\b.*\):$)")
+"""Docstrings, comments behind a statement, strings, and heads of loops."""
 _CODE_WORDS = word_set("and or not is in if else elif for while return None True False null lambda assert")
 _HEADING = re.compile(r"^#{1,4} [^\s\d]|^\S[^\n]{0,80}\n[-=~^]{3,}[ \t]*$", re.MULTILINE)
 

@@ -49,8 +49,8 @@ _FEWEST_RUNS = 20
 _WORD = re.compile(r"\w+")
 _SPEAKS_OF_TASK = re.compile(
     r"\b(?:P[12]\b|(?:first|second|given|shown|original) (?:passage|program|solution)\b|as (?:requested|instructed)\b|"
-    r"the (?:instruction|addition|questions?) (?:cannot|must|should|is|needs|requires?|states?)\b|"
-    r"(?:the|your|this) (?:search query|instruction) (?:asks|is|says|wants)|it has \d+ words\b)|"
+    r"the (?:instruction|addition|questions?) (?:cannot|must|should|needs|requires?|states?)\b|"
+    r"(?:the|your|this) (?:search query|instruction|addition) (?:asks|is|says|wants)|it has \d+ words\b)|"
     r"\A\s*(?:Tells|Leaves out|Not wanted|Manner):",
     re.IGNORECASE,
 )

@@ -355,6 +355,7 @@ CODE = "def add(a, b):\n    # the sum\n    return a + b\n"
             "code_snippet",
         ),
         ("```python\nfor weight, minutes in baking_minutes.items():\n    print(weight)\n```", "code_snippet"),
+        ("```python\nfor figure, source in PROJECTIONS.items():\n    print(source)\n```", "code_snippet"),
         ("```\nThe ferry runs twice an hour from the pier  # in all weathers\n```", ""),
     ],
 )
