@@ -54,7 +54,8 @@ def run(job: Job | str | Path, *, reuse: Sequence[str | Path] = (), retry_failed
     from foil.cluster.run_job import run_job
 
     raise_limit()
-    read, paid = _job(job), [_place(folder) for folder in reuse]
+    read = load_job(job) if isinstance(job, str | Path) else job
+    paid = [_place(folder) for folder in reuse]
     return _outside_a_loop(lambda: run_job(read, paid, retry_failed=retry_failed))
 
 
@@ -141,10 +142,6 @@ class OpenRun:
         from foil.datasets_out.commits.verify import verify
 
         return verify(self.out)
-
-
-def _job(job: Job | str | Path) -> Job:
-    return load_job(job) if isinstance(job, str | Path) else job
 
 
 def _place(out: str | Path) -> Path:

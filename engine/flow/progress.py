@@ -194,16 +194,12 @@ class Summary:
 
 def check_conservation(planned: int, counts: Counts) -> None:
     """Raises CorruptDataError unless every planned seed, and every topic, has exactly one end."""
-    ended = counts.seeds.total()
-    if ended != planned or counts.topics.total() < ended or sum(counts.reasons.values()) != _unaccepted(counts):
+    ended, topics = counts.seeds.total(), counts.topics.total()
+    if ended != planned or topics < ended or counts.reasons.total() + counts.topics["accepted"] != topics:
         raise CorruptDataError(
             f"{planned} seeds were planned, yet the commits hold {dict(counts.seeds)} seeds and {dict(counts.topics)} "
             "topics: seeds were lost, doubled, or share an id; run `foil verify`, and check that seed ids are unique"
         )
-
-
-def _unaccepted(counts: Counts) -> int:
-    return counts.topics.total() - counts.topics["accepted"]
 
 
 def costs(topic: Topic) -> Iterator[tuple[str, Any]]:

@@ -37,12 +37,8 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 def folder_digest(folder: Path) -> str:
     """The sha256 over the names and contents of a model's files, but its card's and exports': these may change."""
-    digests = digests_of(folder).items()
-    return sha256_hex(canonical_json([each for each in map(list, digests) if not _may_change(each[0])]))
-
-
-def _may_change(name: str) -> bool:
-    return name == CARD or name.startswith(EXPORTS)
+    fixed = [[name, own] for name, own in digests_of(folder).items() if name != CARD and not name.startswith(EXPORTS)]
+    return sha256_hex(canonical_json(fixed))
 
 
 def trained_template(folder: Path) -> TextTemplate | None:

@@ -14,6 +14,7 @@ KINDS: Mapping[str, str] = {
     "regraded": "judgments give a pair another grade than before, of which the higher counts",
     "missing_documents": "judged documents are in no file",
     "missing_queries": "judged queries are in no file",
+    "views_alike": "queries ask the same under two instructions that want other documents: no system can follow both",
     "blank_documents": "judged documents have no text",
     "missing_values": "attributes have no value in their row",
     "files": "files were read",

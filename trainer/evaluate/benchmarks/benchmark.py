@@ -14,7 +14,7 @@ from typing import Any, Literal
 from foil.engine.errors import UsageError
 from foil.engine.ids import canonical_json
 from foil.engine.seeds.files.ledger import Ledger
-from foil.trainer.evaluate.measures.judged import Qrels
+from foil.trainer.evaluate.measures.judged import Qrels, relevant_documents
 
 LOG = logging.getLogger(__name__)
 
@@ -97,6 +97,8 @@ def checked(benchmark: Benchmark) -> Benchmark:
         benchmark.ledger.note("missing_documents", repr(min(missing, default="")), len(missing))
     unasked = benchmark.qrels.keys() - ids
     benchmark.ledger.note("missing_queries", repr(min(unasked, default="")), len(unasked))
+    alike = _views_alike(benchmark)
+    benchmark.ledger.note("views_alike", repr(min(alike, default="")), len(alike))
     listless = [] if benchmark.candidates is None else sorted(ids - benchmark.candidates.keys())
     if listless:
         LOG.warning("%s: %s of %s queries have no list of candidates and count 0, e.g. %s", name, len(listless),
@@ -105,6 +107,15 @@ def checked(benchmark: Benchmark) -> Benchmark:
         if unknown := [document for document in documents if document not in benchmark.documents]:
             raise UsageError(f"{name}: candidate {unknown[0]!r} of query {query!r} is no document; complete the corpus")
     return benchmark
+
+
+def _views_alike(benchmark: Benchmark) -> set[str]:
+    """Cores of which two views have the same words, and relevant documents of their own."""
+    documents: dict[tuple[str, ...], set[frozenset[str]]] = {}
+    for query in benchmark.queries:
+        if query.core and query.mode != "original" and (relevant := relevant_documents(benchmark.qrels, query.id)):
+            documents.setdefault((query.core, query.query, query.instruction), set()).add(frozenset(relevant))
+    return {core for (core, *_), own in documents.items() if len(own) > 1}
 
 
 def unreachable(benchmark: Benchmark) -> tuple[int, int]:

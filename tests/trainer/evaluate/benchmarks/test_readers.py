@@ -226,6 +226,11 @@ def test_pir_asks_for_both_perspectives_and_for_none(tmp_path):
     ]
     assert benchmark.qrels["ours-0-original"] == {"0": 1, "1": 1}
     assert benchmark.qrels["ours-0-reversed"] == {"1": 1}
+    assert not benchmark.ledger["views_alike"]
+    alike = tmp_path / "pairs.jsonl"
+    alike.write_text(alike.read_text().replace("blames", "praises"))
+    [benchmark] = benchmarks_of(BenchmarkSource(kind="pir", path=tmp_path))
+    assert (benchmark.ledger["views_alike"], benchmark.ledger.entries()["views_alike"].first) == (1, "'ours-0'")
 
 
 @pytest.mark.parametrize(("kind", "name"), FILES, ids=str)
@@ -291,7 +296,9 @@ def test_real_collections_have_their_published_sizes(shared_data):
         BenchmarkSource(kind="trec", path=shared_data / "trec_sgml" / "cranfield"),
         BenchmarkSource(kind="beir", path=shared_data / "msmarco" / "instructir_filtered"),
     ):
-        sizes |= {b.name: (len(b.documents), len(b.queries)) for b in benchmarks_of(source)}
+        for benchmark in benchmarks_of(source):
+            sizes[benchmark.name] = len(benchmark.documents), len(benchmark.queries)
+            assert benchmark.ledger["views_alike"] == (32 if benchmark.name == "pir/perspectrum" else 0)
     assert sizes == {
         "pir/perspectrum": (500, 210), "pir/ambigqa": (500, 234), "trec/cacm": (3204, 52),
         "trec/cranfield": (1400, 225),

@@ -26,7 +26,8 @@ def read_trec(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark:
     """The topics that are judged."""
     topics_file = source.topics or only_file(source.path, "topics", "qry", "queries")
     qrels_file = source.qrels or only_file(source.path, "qrel")
-    paths = [source.documents] if source.documents else _others(source.path, topics_file, qrels_file)
+    used = (topics_file, qrels_file)
+    paths = [source.documents] if source.documents else [path for path in _files(source.path) if path not in used]
     documents = unique("document", chain.from_iterable(map(_documents, paths)), ledger)
     topics, qrels = _topics(topics_file), read_qrels([qrels_file], MOST_BYTES, ledger)
     names = _numbers(topics, qrels)
@@ -106,10 +107,6 @@ def only_file(folder: Path, *words: str) -> Path:
         raise UsageError(f"{folder} has {len(matches)} files with {' or '.join(words)} in their names; name topics, "
                          "documents and qrels one by one in a YAML file")  # fmt: skip
     return matches[0]
-
-
-def _others(folder: Path, *used: Path) -> list[Path]:
-    return [path for path in _files(folder) if path not in used]
 
 
 def _files(folder: Path) -> list[Path]:
