@@ -32,7 +32,7 @@ COSTLY = [
 def run(body: str, **inputs: Any) -> str:
     """The rendered text, or the refusal; within the bounds of time and memory."""
     tracemalloc.start()
-    start = time.monotonic()
+    start = time.process_time()
     try:
         template = compile_template("test/case", f"=== user ===\n{body}")
         rendered = template.render(**{name: inputs[name] for name in template.variables}).messages[0].content
@@ -41,7 +41,7 @@ def run(body: str, **inputs: Any) -> str:
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert time.monotonic() - start < SECONDS
+    assert time.process_time() - start < SECONDS
     assert peak < BYTES
     assert len(rendered) <= MAX_RENDERED
     return rendered
