@@ -125,6 +125,7 @@ def assert_same(one, other):
         assert torch.allclose(value, theirs[name], atol=1e-5), name
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_two_ray_workers_equal_one_process_and_ray_measures_the_same(bert, world, tmp_path, ray_cluster):
     from foil.trainer.train.run.fit_ray import train_on_ray
