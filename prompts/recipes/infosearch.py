@@ -80,7 +80,7 @@ _LONGEST_QUERY = 30
 _NEGATIVE_WORDS = (30, 150)
 _ARTICLE_WORDS = 300
 _SPELLED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_PLACES = re.compile(r"(?<!\S)[1-9][.)]?\s+(?=[A-Za-z])")  # numbers of a list, which are no part of an answer
+_PLACES = re.compile(r"(?<!\S)[1-9](?:[.)]\s+|\s+(?=[A-Z]))|(?<=[.,;:] )[1-9]\s+(?=[a-z])")  # numbers of a list
 
 
 class InfoSearchSettings(Settings):

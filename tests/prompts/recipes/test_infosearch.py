@@ -256,7 +256,14 @@ def test_a_rewritten_passage_keeps_the_answer_of_the_seed():
         made(seed, Scripted(rewrite="It does not take long."), dimensions=("audience",))
     assert refused.value.reason == "no_condition"
     assert "answer_lost" in refused.value.detail
+    hours = replace(
+        seed, attributes={"answer": "1 hour by boat, 2 hours by bus"}, positives=(passage("1 hour or 2 hours."),)
+    )
+    with pytest.raises(Rejected) as refused:
+        made(hours, Scripted(rewrite="It takes an hour or so."), dimensions=("audience",))
+    assert "answer_lost" in refused.value.detail
     for answer, rewrite in (
+        ("1. 35 minutes. 2. Walk.", "It takes 35 minutes, then walk."),
         ("2 boats", "Of boats there are two."),
         ("1. Take the ferry. 2. Walk.", "Take the ferry, and walk."),
         ("1 Take the ferry. 2  walk, 3 rest", "Take the ferry, walk and rest."),
