@@ -72,6 +72,7 @@ def test_every_foil_command_in_the_pages_exists():
     assert used <= {*COMMANDS, "seeds", "benchmarks"}
 
 
+@pytest.mark.slow
 def test_every_benchmark_in_the_pages_exists_and_can_be_loaded():
     modules = {path.stem for path in (REPO / "benchmarks").glob("[a-z]*.py")}
     pages = [*PAGES, *(REPO / "benchmarks").glob("*.py")]

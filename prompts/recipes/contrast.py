@@ -39,10 +39,12 @@ from foil.prompts.writing.contrast import TEMPLATES, ContrastWriter, PassageTask
 from foil.prompts.writing.frames import FRAMES_DESCRIPTION
 from foil.prompts.writing.material import WritingMaterial, writing_material
 
-VERSION = "5"
+VERSION = "6"
 """Raised when the same seed, settings and templates would give other topics."""
 
 _DEMAND, _UNASKED = "judges/demand", 0.5
+_SAME = 0.9
+"""Share of runs of three words above which a second passage is a copy: one that differs in its verdict parts best."""
 
 
 class ContrastSettings(Settings):
@@ -152,5 +154,5 @@ def _real_pair(material: WritingMaterial) -> tuple[Passage, Passage] | None:
     is the first one that is no near copy. None where there is none."""
     seed = material.seed.id
     first, *rest = sorted(material.positives, key=lambda p: (bool(flaw_of(p)), content_id("pair", seed, p.id)))
-    second = next((each for each in rest if not near_copy(each.text, [first.text])), None)
+    second = next((each for each in rest if not near_copy(each.text, [first.text], _SAME)), None)
     return (first, second) if second else None

@@ -33,7 +33,7 @@ from foil.prompts.writing.contrast import MOST_DEMANDS, TEMPLATES, ContrastWrite
 from foil.prompts.writing.frames import FRAMES_DESCRIPTION
 from foil.prompts.writing.material import WritingMaterial, cut_passage, writing_material
 
-VERSION = "21"
+VERSION = "22"
 """Raised when the same seed, settings and template would give other topics."""
 
 _BASES: Mapping[str, Callable[[Any], Recipe]] = {"promptriever": Promptriever, "infir": Infir, "verifiable": Verifiable}

@@ -41,7 +41,7 @@ from foil.prompts.writing.contrast import (
 from foil.prompts.writing.frames import FRAMES_DESCRIPTION
 from foil.prompts.writing.material import WritingMaterial, writing_material
 
-VERSION = "20"
+VERSION = "21"
 """Raised when the same seed, settings and templates would give other topics."""
 
 

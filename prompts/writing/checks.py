@@ -48,8 +48,8 @@ _NEAR_COPY = 0.6
 _FEWEST_RUNS = 20
 _WORD = re.compile(r"\w+")
 _SPEAKS_OF_TASK = re.compile(
-    r"\b(?:P[12]\b|(?:first|second|given|shown|original) (?:passage|program|solution)\b|as (?:requested|instructed)\b|"
-    r"the (?:instruction|addition|questions?) (?:cannot|must|should|needs|requires?|states?)\b|"
+    r"\b(?:P[12]\b|(?<!\ba )(?:first|second|given|shown|original) (?:passage|program|solution)\b|as instructed\b|"
+    r"as requested\b|the (?:instruction|addition|questions?) (?:cannot|must|should|needs|requires?|states?)\b|"
     r"(?:the|your|this) (?:search query|instruction|addition) (?:asks|is|says|wants)|it has \d+ words\b)|"
     r"\A\s*(?:Tells|Leaves out|Not wanted|Manner):",
     re.IGNORECASE,

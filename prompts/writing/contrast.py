@@ -45,12 +45,12 @@ _PASSAGE_WORDS = (40, 300)
 """Words that a passage of prose is asked to have: as many as P+, within these bounds."""
 _TITLE_WORDS = 20
 """Most words of a title: a longer first line is the first paragraph."""
-_FORMATS: Sequence[tuple[Length, int]] = (("short", 60), ("medium", 95), ("long", 140))
+_FORMATS: Sequence[tuple[Length, int]] = (("brief", 20), ("short", 60), ("medium", 95), ("long", 140))
 
 
 @dataclass(frozen=True, slots=True)
 class GridCell:
-    """A cell of Promptriever's grid: how long an instruction is, and how it is put."""
+    """A cell of Promptriever's grid, which `brief` adds to: how long an instruction is, and how it is put."""
 
     length: Length
     style: Style
@@ -83,7 +83,7 @@ def contrast_of(questions: Questions, material: WritingMaterial, cell: GridCell)
     for nothing and bans what the other asks for.
     """
     number = material.number("demands")
-    most = 1 if cell.length == "short" else 1 + number % MOST_DEMANDS
+    most = 1 if cell.length in ("brief", "short") else 1 + number % MOST_DEMANDS
     plus, minus = questions.answered[:most], questions.open[:most]
     if cell.style == "negation" or not (plus and minus):
         return Demands(plus, minus[:1]), Demands(minus, plus[:1])

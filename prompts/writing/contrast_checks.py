@@ -19,7 +19,7 @@ from foil.prompts.writing.material import WritingMaterial
 
 MOST_QUESTIONS = 3
 _QUESTION_WORDS = (3, 25)
-_INSTRUCTION_WORDS = (8, 320)
+_INSTRUCTION_WORDS = (5, 320)
 _ROOM = (0.5, 2.0)
 """How much shorter or longer than asked for a passage may be."""
 _FRAGMENT = 0.35
@@ -38,7 +38,8 @@ _ASKS = re.compile(
     r"\b(?:should|shall|must|needs?|needed|wants?|wanted|wish|hop(?:e|ing)|looking|look for|interested|please|only|"
     r"ha(?:s|ve) to|ought|curious|would|require[sd]?|let|due|(?:is|are) to|counts?|qualif(?:y|ies)|matters?|goal|"
     r"no use|useless|useful|(?:ir)?relevant|i am|i['’]m|my|me|enough|tell|show|help|prefer|expect|do not|don['’]t|may|"
-    r"name|welcome|fine|out of)\b|\?|['’]d\b",
+    r"name|welcome|fine|out of)\b|\?|['’]d\b|"
+    r"[:,;.] (?:give|find|list|explain|describe|say|state|bring|skip|leave|spare|quote|compare|set out|point out)\b",
     re.IGNORECASE,
 )
 """A text that begins like a statement and has none of these asks for nothing. Wrongly so: one of our 288 short and
@@ -54,6 +55,7 @@ _ABOUT_THE_TASK = re.compile(
 """Of a question that asks about the text itself, or whether it is right, which every text of use is."""
 _SAME_PROGRAM = 0.9
 """Share of its runs of three words that a program may have from another: names and idioms recur."""
+_SIDES = re.compile(r"\b(?:for|against|favou?r|pros?|cons?|support|oppos)")
 _AGAIN = 2 / 3
 _MOST_ALIKE = 0.8
 
@@ -69,7 +71,7 @@ def instruction_problems(text: str, query: str, demands: Demands, unlike: str) -
     if label := _PROMPT_LABEL.search(text):
         advice = f"It goes on with {label[0]!r}, which is the task. Write what the person adds, and nothing else."
         yield Problem("speaks_of_task", f"it has the label {label[0]!r} of its task", advice)
-    if unlike and _is_same_instruction(text, unlike, (*demands.demands, *demands.bans)):
+    if unlike and _is_same_instruction(text, unlike, demands):
         advice = "It is the other instruction of this query once more. Ask for what this one lists."
         yield Problem("same_instruction", "the instruction is the other one again", advice)
     news = figures_in(text) - figures_in(" ".join((query, *demands.demands, *demands.bans)))
@@ -132,11 +134,18 @@ def query_problems(text: str, query: str) -> Iterator[Problem]:
         yield Problem("too_long", f"the query has {len(text.split())} words", advice)
 
 
-def _is_same_instruction(text: str, counterpart: str, demands: Sequence[str]) -> bool:
-    """Whether it has most of the other's words, and of its own demands no word that the other lacks."""
-    own = stems(text) - stems(counterpart)
+def _is_same_instruction(text: str, counterpart: str, demands: Demands) -> bool:
+    """Whether it has most of the other's words, of its own demands none that the other lacks, and says them alike."""
+    own = (stems(text) - stems(counterpart)) & stems(" ".join((*demands.demands, *demands.bans)))
     alike = near_copy(text, [counterpart]) or _alike(text, counterpart) > _MOST_ALIKE
-    return bool(alike) and not own & stems(" ".join(demands))
+    return bool(alike) and not own and _bearing(text, demands) == _bearing(counterpart, demands)
+
+
+def _bearing(text: str, demands: Demands) -> tuple[set[str], list[bool]]:
+    """What parts two instructions of the same words: the sides that they name, and whether a demand comes first."""
+    wanted, banned = (stems(" ".join(questions)) for questions in (demands.demands, demands.bans))
+    found = [stem for word in text.split() for stem in stems(word) & (wanted ^ banned)]
+    return {*_SIDES.findall(text.lower())}, [stem in wanted for stem in found[:1]]
 
 
 def _alike(text: str, counterpart: str) -> float:

@@ -3,7 +3,8 @@
     example_for(kind, number) -> TopicExample        web pages, programs, worked solutions; prompts/examples/*.jsonl
 
 So no example stands in more than 5 % of the prompts of a run; what is copied from one is found (`checks.echo_of`).
-Instructions come in the lengths of Promptriever's grid, of which the published means are 40, 84, 107 and 181 words.
+Instructions come in Promptriever's lengths, with means of 40, 84, 107 and 181 words as published, and in one
+of a line.
 """
 
 import json
@@ -14,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from foil.prompts.constraints.families import Kind
-from foil.prompts.constraints.instructions import LENGTHS, Length
+from foil.prompts.constraints.instructions import Length
 from foil.prompts.passages.answering import stems
 
-WORDS: Mapping[Length, int] = {"short": 40, "medium": 84, "long": 107, "very_long": 181}
-"""Mean words of an instruction in each length format (Promptriever, section 3.1)."""
+WORDS: Mapping[Length, int] = {"brief": 12, "short": 40, "medium": 84, "long": 107, "very_long": 181}
+"""Mean words of an instruction in each length format (Promptriever, section 3.1; `brief` is ours)."""
 _FOLDER = Path(__file__).parent.parent / "examples"
 _FILES: Mapping[str, str] = {"code": "code", "mathematics": "mathematics"}
 
@@ -96,6 +97,6 @@ def _example(record: Mapping[str, Any]) -> TopicExample:
 
 
 def _by_length(parts: Sequence[str]) -> dict[Length, str]:
-    """A file has the short one, the medium one, and what each longer one says besides."""
-    short, medium, *more = parts
-    return dict(zip(LENGTHS, (short, medium, medium + more[0], medium + "".join(more)), strict=True))
+    """A file has the brief, the short and the medium one, and what each longer one says besides."""
+    brief, short, medium, *more = parts
+    return dict(zip(WORDS, (brief, short, medium, medium + more[0], medium + "".join(more)), strict=True))

@@ -205,6 +205,7 @@ LEFT_OUT = {
 """What is not taken as it stands, and how often."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "workers"), [*((name, 0) for name in LEFT_OUT), ("a short row", 1), ("no value", 1)])
 def test_what_is_left_out_is_counted_told_and_kept(foil, name, workers):
     given, counts = LEFT_OUT[name]

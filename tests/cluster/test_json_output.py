@@ -176,6 +176,7 @@ def check(name, places, tmp_path, capfd):
         assert json.loads(said.out) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in WAYS if name not in SLOW])
 def test_stdout_holds_one_document_and_nothing_else(name, places, models, tmp_path, capfd):
     check(name, places, tmp_path, capfd)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.support import commands_at_once
 from tests.support.models.character import ASPECTS
 from tests.support.paths import REPO
 
@@ -27,15 +28,12 @@ def foil(
     *arguments: object, env: Mapping[str, str] | None = None, folder: Path = REPO
 ) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, run in `folder`; `env` is added to the environment."""
-    command = [sys.executable, "-m", "foil", *map(str, arguments)]
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(REPO), **(env or {})},
-    )
+    words = [*map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(REPO), **(env or {})}
+    if all(name.startswith("FOIL_") or name == "COLUMNS" for name in env or ()):  # others may be read by an import
+        return subprocess.CompletedProcess(words, *commands_at_once.run(words, folder, environment))
+    command = [sys.executable, "-m", "foil", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False, env=environment)
 
 
 STEERS = re.compile(

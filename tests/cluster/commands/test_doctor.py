@@ -39,6 +39,7 @@ def test_keys_and_endpoints_of_a_job_are_tried(tmp_path):
     assert KEY not in dead.stdout + dead.stderr + fine.stdout
 
 
+@pytest.mark.slow
 def test_a_token_that_is_missing_or_that_others_can_read_is_told(tmp_path):
     token = tmp_path / "token"
     env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "", "RAY_AUTH_TOKEN_PATH": str(token)}

@@ -52,6 +52,7 @@ def init(*words):
     return run_command(app, ["init", *words])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("model", ["none", *MODELS])
 def test_every_answer_of_options_makes_a_job_that_is_accepted(folder, capsys, monkeypatch, data, model):

@@ -139,6 +139,7 @@ def test_a_run_without_instructions_is_refused(tmp_path):
         LabelSession(tmp_path, "none")
 
 
+@pytest.mark.slow
 def test_false_rejections_are_measured_by_reason(tmp_path):
     """Of twelve rejected topics a reader confirms the labels of two in three; the reasons are drawn evenly."""
     made = [topic(n) for n in range(16)]

@@ -16,6 +16,7 @@ DECIDED = ("quotes_passage", "repeats_passage", "names_source", "other_passage_n
 """Reasons of validators that ask the same again, here of the stored replies."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_each_topic_of_a_real_run_ends_as_it_did_and_the_folder_is_whole(name, tmp_path, shared_data):
     out = llm_run(shared_data, name, tmp_path / "run")

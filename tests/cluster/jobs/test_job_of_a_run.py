@@ -30,6 +30,7 @@ def made(tmp_path):
         yield tmp_path, server, page.stdout, env
 
 
+@pytest.mark.slow
 def test_the_page_is_the_same_run(made):
     folder, server, text, env = made
     sent, before = calls_sent(server), digest(folder / "out")

@@ -16,6 +16,7 @@ def reusing(folder):
     return ("--reuse", folder / "out", "--out", folder / "new")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 def test_replies_of_another_run_are_free(tmp_path, workers):
     with scripted(lambda _text, _asked: answered()) as server:

@@ -69,6 +69,7 @@ def test_candidates_that_an_endpoint_does_not_give_at_once_are_asked_for_one_by_
     assert len({reply["request_id"] for reply in replies}) == len(replies) == sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refusal", ["groq", "silent"])
 def test_a_run_that_stopped_within_the_candidates_goes_on_without_paying_again(tmp_path, refusal):
     whole, parts = OneChoice(REFUSALS[refusal]), OneChoice(REFUSALS[refusal])

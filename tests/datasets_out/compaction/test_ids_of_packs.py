@@ -71,6 +71,7 @@ def test_each_record_is_found_by_its_id_whatever_it_lies_in(out, partition):
         assert topic in read_topics(snapshot, places)
 
 
+@pytest.mark.slow
 def test_packs_that_cannot_hold_a_record_are_not_opened(out):
     empty_pack(out, 1)
     snapshot = load_snapshot(out, None)

@@ -27,6 +27,7 @@ CAUSES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", CAUSES)
 def test_each_cause_is_said_in_a_sentence_with_its_numbers(cause, tmp_path):
     topics, words = CAUSES[cause]

@@ -101,6 +101,7 @@ def test_corpora_of_several_splits_lie_apart(form, out, release):
     assert {text_key(text, kind="passage") for text in all_texts(folder / "heldout")} & held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", sorted(FORMATS))
 def test_no_text_of_another_split_is_in_a_training_release(form, out, release):
     held = (keys_of(out, "heldout") | keys_of(out, "dev")) - keys_of(out, "train")

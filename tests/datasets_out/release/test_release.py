@@ -42,6 +42,7 @@ def test_the_card_tells_where_the_rows_come_from(out, release):
     assert any(name.startswith("export-") for name in snapshot_names(out))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("form", ["hf", "sentence-transformers", "mteb", "tevatron", "beir"])
 def test_the_croissant_document_is_valid_and_reads_every_record(release, form):

@@ -142,6 +142,7 @@ def test_absurd_usage_is_guessed_before_it_counts_and_the_run_ends_well(tmp_path
     assert len(re.findall("are guessed from their characters", caplog.text)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause", ["nan", "inf", "0"])
 def test_a_pause_that_is_none_is_backed_off_from(pause):
     async def ask_twice(url):

@@ -148,6 +148,7 @@ def test_a_server_that_ignores_the_condition_is_refused_by_name(stores):
         check_store(behind())
 
 
+@pytest.mark.slow
 def test_doctor_refuses_a_bucket_by_the_law_that_it_breaks(server_of, tmp_path):
     cache = {"FOIL_CACHE": str(tmp_path / "cache"), "RAY_AUTH_MODE": ""}
     good = foil("doctor", "--out", "s3://runs/doctor", env=servers.environment(server_of("localbucket")) | cache)

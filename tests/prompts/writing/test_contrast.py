@@ -80,7 +80,7 @@ def test_cells_are_balanced_over_numbers():
     assert cell_of(5, ["long"], ["plain"]) == GridCell("long", "plain")
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("length", WORDS)
 def test_an_instruction_of_the_words_asked_for_is_in_the_cell_asked_for(length):
     for share in (0.9, 1.0, 1.1):
         assert length_of("word " * round(WORDS[length] * share)) == length
@@ -209,19 +209,21 @@ GOOD = "I teach children and look for anything that says who learns this trade, 
         ("No text is of use that only says who learns the trade and from whom.", ..., set()),
         ("Texts that leave open whether the question is one for the uncle or for whoever learns it.", ..., set()),
         ("It's for my nephew, so name whoever learns the trade, and the price.", ..., set()),
+        ("For our talk with the guild: give the name of whoever learns it.", ..., set()),
+        ("For a first program about it, state whoever learns the trade.", ..., set()),
         (f'"{GOOD}"', GOOD, set()),
         (f"Instruction: {GOOD}\n\nQuery: another", GOOD, set()),
         ("Who learns the trade.", "too_short", set()),
         (f"Questions: Who learns it? Manner: a plain demand. {GOOD}", "speaks_of_task", set()),
         (GOOD * 18, "too_long", {"other_length"}),
         ("Bring me whatever seems worthy of attention, and plenty of it.", ..., {"ignores_demand"}),
-        (f"{SEED.query} {GOOD}", ..., {"repeats_query"}),
+        (f"{SEED.query} {GOOD}", ..., {"repeats_query", "other_length"}),
         (f"{GOOD} {GOOD.replace('I ', 'We ')} " * 3, ..., {"other_length"}),
         ("", "empty_text", set()),
     ],
 )
 def test_an_instruction(text, due, marks):
-    made, found = said(lambda w: w.instruction(DEMANDS, GridCell("short", "plain")), text)
+    made, found = said(lambda w: w.instruction(DEMANDS, GridCell("brief", "plain")), text)
     if due is not ...:
         assert made == due
     if due not in ("too_short", "too_long", "empty_text", "answers_question", "speaks_of_task"):
@@ -234,6 +236,23 @@ def test_the_second_instruction_may_not_be_the_first():
         assert made == "same_instruction"
     other = "Only texts about the price that buyers pay are of any use, since my children will open a shop."
     assert said(lambda w: w.instruction(DEMANDS, GridCell("short", "plain"), unlike=other), GOOD)[0] == GOOD
+
+
+@pytest.mark.parametrize(
+    ("bans", "other", "text"),
+    [
+        ((), "Show what speaks for learning the trade there.", "Show what speaks against learning the trade there."),
+        (
+            ("Which tools lie there?",),
+            "Say which tools it takes, not who learns it.",
+            "Say who learns it, not which tools it takes.",
+        ),
+    ],
+)
+def test_two_instructions_of_the_same_words_may_take_two_sides(bans, other, text):
+    demands = Demands(("Who learns it, and what speaks against it?",), bans)
+    for unlike, due in ((other, text), (text, "same_instruction")):
+        assert said(lambda w, u=unlike: w.instruction(demands, GridCell("brief", "plain"), unlike=u), text)[0] == due
 
 
 def test_two_instructions_may_differ_in_their_demands_alone():
@@ -338,7 +357,7 @@ def test_a_query_of_several_lines_holds_no_program():
 
 
 def test_an_instruction_that_no_turn_brought_is_put_together_from_its_questions_and_marked():
-    material, says = writing_material(SEED, passage_chars=2_000), Says("It is learnt from an uncle.")
+    material, says = writing_material(SEED, passage_chars=2_000), Says("From an uncle.")
     made = ContrastWriter(material, says, {}, frames=True)
     text = asyncio.run(made.instruction(DEMANDS, GridCell("medium", "plain")))
     assert all(question[1:] in text for question in (*DEMANDS.demands, *DEMANDS.bans))

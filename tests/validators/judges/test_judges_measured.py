@@ -82,6 +82,7 @@ def test_votes_win_back_what_a_judge_with_flips_loses(tmp_path, kind, gain: floa
     assert one.calls < three.calls < 3.3 * one.calls / max(one.recall, 0.3)
 
 
+@pytest.mark.slow
 def test_three_scenarios_find_what_one_cannot(tmp_path):
     one = put(JudgeScenarios, Flips("flips", 0.1), tmp_path, votes=3, roles=("instructed",))
     three = put(JudgeScenarios, Flips("flips", 0.1), tmp_path, votes=3)
@@ -91,6 +92,7 @@ def test_three_scenarios_find_what_one_cannot(tmp_path):
     assert three.fooled < 0.05
 
 
+@pytest.mark.slow
 def test_shuffle_and_swap_take_the_reward_from_a_judge_that_takes_the_first(tmp_path, monkeypatch):
     shuffled = put(JudgeScenarios, First("first"), tmp_path, roles=("instructed",))
     swapped = put(JudgePolarity, First("first"), tmp_path)
