@@ -25,8 +25,7 @@ from foil.prompts.constraints.wordings import plural, third_person
 Length = Literal["brief", "short", "medium", "long", "very_long"]
 """`brief`, a line of about 12 words as people type them, is ours; the others are Promptriever's grid."""
 Style = Literal["plain", "negation", "background", "persona"]
-LENGTHS: tuple[Length, ...] = get_args(Length)[1:]
-"""Of the grid."""
+LENGTHS: tuple[Length, ...] = get_args(Length)[1:]  # of the grid
 STYLES: tuple[Style, ...] = get_args(Style)
 T = TypeVar("T")
 

@@ -8,11 +8,8 @@
     (I_A,Q)  +1  -1
     (I_B,Q)  -1  +1
 
-No method of the literature: Promptriever and InF-IR have a model write the passages that fail an instruction. Here both
-are real, and each is relevant once and once not. So a passage's length, title or style alone say nothing of its label;
-together with the form of the instruction they may: of a pair the longer one tells more, and what has no question of its
-own is wanted by a ban. A seed with one relevant passage has the other one written (`write`). A topic takes up to three
-requests, and twice as many short questions to the judge as there are questions.
+No method of the literature, where a model writes the passages that fail. Each passage is relevant once and once not, so
+its length, title or style alone say nothing of its label. A topic takes up to three requests.
 """
 
 from collections.abc import Sequence
@@ -43,8 +40,7 @@ VERSION = "6"
 """Raised when the same seed, settings and templates would give other topics."""
 
 _DEMAND, _UNASKED = "judges/demand", 0.5
-_SAME = 0.9
-"""Share of runs of three words above which a second passage is a copy: one that differs in its verdict parts best."""
+_SAME = 0.9  # share of runs of three words above which a second passage is a copy; another verdict parts best
 
 
 class ContrastSettings(Settings):

@@ -5,9 +5,8 @@
     (query, P+, task)    -> a passage that answers some questions and not others
     (query, P+, I+)      -> another query, with which the same instruction makes sense
 
-The questions are the demands of the instruction: short enough for a small model to write and for a small judge to
-decide one by one. They stand with the intent (attribute `demands`), and so say why a label stands. Every stage is
-checked (`prompts.writing.contrast_checks`), corrected in words and marked.
+The questions are the demands of the instruction, short enough for a small model to write and a small judge to decide
+(attribute `demands`). Every stage is checked (`contrast_checks`), corrected in words and marked.
 """
 
 from collections.abc import Mapping, Sequence

@@ -22,8 +22,7 @@ _QUESTION_WORDS = (3, 25)
 _INSTRUCTION_WORDS = (5, 320)
 _ROOM = (0.5, 2.0)
 """How much shorter or longer than asked for a passage may be."""
-_FRAGMENT = 0.35
-"""Share of the words asked for, below which a passage is none."""
+_FRAGMENT = 0.35  # share of the words asked for, below which a passage is none
 _QUESTION_ECHO = 6
 _ANSWERS = re.compile(
     r"\s*(?:(?:yes|no|sure|certainly|absolutely|of course)[,.!:]|my (?:solution|program|code)\b)", re.IGNORECASE
@@ -57,7 +56,7 @@ _SAME_PROGRAM = 0.9
 """Share of its runs of three words that a program may have from another: names and idioms recur."""
 _SIDES = re.compile(r"\b(?:for|against|favou?r|pros?|cons?|support|oppos)")
 _AGAIN = 2 / 3
-_MOST_ALIKE = 0.8
+_MOST_ALIKE = 0.8  # Jaccard, of content words
 
 
 def instruction_problems(text: str, query: str, demands: Demands, unlike: str) -> Iterator[Problem]:
@@ -136,22 +135,18 @@ def query_problems(text: str, query: str) -> Iterator[Problem]:
 
 def _is_same_instruction(text: str, counterpart: str, demands: Demands) -> bool:
     """Whether it has most of the other's words, of its own demands none that the other lacks, and says them alike."""
-    own = (stems(text) - stems(counterpart)) & stems(" ".join((*demands.demands, *demands.bans)))
-    alike = near_copy(text, [counterpart]) or _alike(text, counterpart) > _MOST_ALIKE
-    return bool(alike) and not own and _bearing(text, demands) == _bearing(counterpart, demands)
+    first, second, questions = stems(text), stems(counterpart), stems(" ".join((*demands.demands, *demands.bans)))
+    alike = near_copy(text, [counterpart]) or len(first & second) > _MOST_ALIKE * len(first | second)
+    return (
+        bool(alike) and not (first - second) & questions and _bearing(text, demands) == _bearing(counterpart, demands)
+    )
 
 
 def _bearing(text: str, demands: Demands) -> tuple[set[str], list[bool]]:
     """What parts two instructions of the same words: the sides that they name, and whether a demand comes first."""
-    wanted, banned = (stems(" ".join(questions)) for questions in (demands.demands, demands.bans))
-    found = [stem for word in text.split() for stem in stems(word) & (wanted ^ banned)]
-    return {*_SIDES.findall(text.lower())}, [stem in wanted for stem in found[:1]]
-
-
-def _alike(text: str, counterpart: str) -> float:
-    """The share of content words that two instructions have in common (Jaccard)."""
-    first, second = stems(text), stems(counterpart)
-    return len(first & second) / max(1, len(first | second))
+    demanded, banned = (stems(" ".join(questions)) for questions in (demands.demands, demands.bans))
+    telling = [stem for word in text.split() for stem in stems(word) & (demanded ^ banned)]
+    return {*_SIDES.findall(text.lower())}, [stem in demanded for stem in telling[:1]]
 
 
 def mended_questions(
