@@ -7,6 +7,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
 WORKERS ?= 2
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 QUICK ?=
+VLLM_TESTS := tests/engine/models/local/test_local_vllm.py tests/engine/models/local/test_vllm_engines.py
 
 .PHONY: help setup setup-vllm setup-prometheus setup-chromium demo test test-slow test-long test-vllm test-model check bench clean
 
@@ -39,12 +40,13 @@ test-slow: setup ## drills, clusters, browsers and trainings of seconds each; CI
 	@scripts/setup-chromium >/dev/null 2>&1 || echo "no chromium here: the tests that look at pages are skipped"
 	$(PYTEST) $(PARALLEL) -m "slow and not long and not model" --timeout 900
 
-test-long: setup ## the long crash drills, the full corpora, and 40 times the fuzzed inputs
+test-long: setup setup-vllm ## the long crash drills, the full corpora, and 40 times the fuzzed inputs
 	$(PYTEST) -m long --timeout 7200
+	.venv-vllm/bin/python -m pytest -m long $(VLLM_TESTS)
 	FOIL_FUZZ=40 $(PYTEST) $(PARALLEL) -m fuzz --timeout 7200
 
 test-vllm: setup-vllm ## the local model over real vLLM, on the CPU
-	.venv-vllm/bin/python -m pytest tests/engine/models/local/test_local_vllm.py tests/engine/models/local/test_vllm_engines.py
+	.venv-vllm/bin/python -m pytest $(VLLM_TESTS)
 
 test-model: setup setup-vllm ## a real small model on the CPU answers every recipe and judge
 	.venv/bin/python -m pytest tests/model -m model

@@ -152,6 +152,7 @@ def run(*functions, all_s=200.0, start="forkserver"):
     return {result.name: result for result in run_checks(checks, FULL, all_s, start)}
 
 
+@pytest.mark.long
 def test_a_broken_check_is_reported_and_the_others_are_done(capfd):
     results = run("raises", "dies", "differs", "sleeps", "lacks", "nowhere", "works")
     assert results["works"].ok
@@ -168,6 +169,7 @@ def test_a_broken_check_is_reported_and_the_others_are_done(capfd):
     assert all(results[name].figures == {"before": 1} for name in ("raises", "dies", "differs", "sleeps"))
 
 
+@pytest.mark.long
 def test_a_process_that_inherits_nothing_does_the_same():
     results = run("raises", "works", start="spawn")
     assert (results["raises"].figures, results["raises"].failed) == ({"before": 1}, True)

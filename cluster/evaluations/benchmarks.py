@@ -155,7 +155,8 @@ def read_source(text: str) -> BenchmarkSource:
     else:
         kind, colon, place = text.partition(":")
         if not colon or not place:
-            raise UsageError(f"{text!r} names no benchmark; write KIND:PATH, such as pir:data/pir, or a YAML file")
+            example = f"made:{text}" if Path(text).is_dir() else "pir:data/pir"
+            raise UsageError(f"{text!r} names no benchmark; write KIND:PATH, such as {example}, or a YAML file")
         path, _, part = place.partition("#")
         source = BenchmarkSource(kind=kind, path=Path(path).expanduser(), part=part)
     kind_named(source.kind)

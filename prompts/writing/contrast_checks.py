@@ -71,7 +71,7 @@ def instruction_problems(text: str, query: str, demands: Demands, unlike: str) -
         advice = f"It goes on with {label[0]!r}, which is the task. Write what the person adds, and nothing else."
         yield Problem("speaks_of_task", f"it has the label {label[0]!r} of its task", advice)
     if unlike and _is_same_instruction(text, unlike, demands):
-        advice = "It is the other instruction of this query once more. Ask for what this one lists."
+        advice = f"It says what another one for this query says, {unlike!r}. Ask for what this one lists."
         yield Problem("same_instruction", "the instruction is the other one again", advice)
     news = figures_in(text) - figures_in(" ".join((query, *demands.demands, *demands.bans)))
     if news:

@@ -119,7 +119,7 @@ def test_a_kill_before_and_after_a_correction_turn_is_durable_pays_nothing_twice
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", ["infir", "infosearch"])
+@pytest.mark.parametrize("recipe", ["infir", pytest.param("infosearch", marks=pytest.mark.long)])
 def test_a_kill_between_any_two_turns_of_a_correction_pays_nothing_twice(tmp_path, recipe):
     plain = undisturbed(tmp_path / "plain", recipe, 6)
     assert len(turns_of(plain[1])) >= 4

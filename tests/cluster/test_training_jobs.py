@@ -83,6 +83,7 @@ def test_other_settings_are_refused_by_their_names(job, trained):
     assert (other.returncode, "train.loss.temperature: 0.04, now 0.1; choose another" in words) == (2, True), words
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_more_steps_go_on_from_the_published_weights(job, trained):
     model, more = job.parent / "made" / "model", job.parent / "more"
@@ -228,6 +229,7 @@ def test_the_page_of_arguments_has_every_name_and_each_key_is_there():
         assert re.search(rf"\| [^|\n]*`{name}`[^|\n]* \| `train\.{re.escape(key)}` \|", page), name
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_command_for_several_gpus_has_the_losses_of_one_process(job, ray_home):
     """Taken from the page: two workers over gloo on CPUs, on a Ray that the command starts."""

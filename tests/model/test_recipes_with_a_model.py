@@ -1,4 +1,4 @@
-"""A real small model answers every recipe and judge, five seeds each: nothing breaks, and the funnel adds up.
+"""A real small model answers every recipe and judge, some seeds each: nothing breaks, and the funnel adds up.
 
 The model has 135 M parameters and writes badly. That is the point: its replies have faults that no scripted one has. So
 few of its topics reach a judge; the judges are asked about topics that the stand-in wrote. All runs go at a time, so
@@ -7,6 +7,7 @@ that the server has a batch.
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -18,8 +19,9 @@ from tests.support.models.fault_server import serving
 from tests.support.topics.trades import corpus
 from tests.support.vllm.real_model import int8_folder, served, why_not
 
-pytestmark = [pytest.mark.model, pytest.mark.timeout(600), pytest.mark.skipif(bool(why_not()), reason=why_not())]
-SEEDS = 5
+pytestmark = [pytest.mark.model, pytest.mark.timeout(1_200), pytest.mark.skipif(bool(why_not()), reason=why_not())]
+SEEDS = 5 if "avx512" in Path("/proc/cpuinfo").read_text() else 3
+"""Without AVX-512 two cores take as long for three."""
 RECIPES = {
     "infir": "{kind: infir}",
     "promptriever": "{kind: promptriever}",

@@ -143,6 +143,7 @@ exec "{ray}" "$@"
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(280)
 def test_the_page_leads_from_nothing_to_data():
     page = (REPO / "docs" / "clusters.md").read_text()

@@ -77,6 +77,7 @@ CAUSES = {
 """What is wrong with the judge, the writer and the corpus."""
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CAUSES)
 def test_the_causes_stand_on_the_first_screen_of_report_and_desk(name, tmp_path, shared_data):

@@ -188,6 +188,7 @@ def test_a_bucket_that_is_not_there_and_one_without_a_condition_are_refused_befo
         assert "secret" not in refused.stderr
 
 
+@pytest.mark.long
 def test_the_trainer_goes_on_from_a_checkpoint_of_another_machine(tmp_path, machine):
     job = write_job(tmp_path, 60)
     job.write_text(

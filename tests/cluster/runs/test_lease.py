@@ -69,7 +69,7 @@ def test_of_two_runs_that_start_at_once_one_pays_and_the_other_is_told_who_does(
 
 
 def test_a_run_that_lives_is_shown_and_keeps_its_folder(tmp_path):
-    with serving(Behaviour(latency=2.0), Character()) as provider:
+    with serving(Behaviour(latency=1.0), Character()) as provider:
         job = hosted_job(tmp_path, provider.url, SEEDS)
         first = begin("run", job)
         until(lambda: calls_sent(provider) > 5)

@@ -160,7 +160,7 @@ def test_stderr_is_json_with_run_partition_and_the_end(watched):
     assert len({line["run"] for line in lines}) == 1
     assert {".".join(line["logger"].split(".")[:2]) for line in lines} <= {"foil.engine", "foil.cluster"}
     assert len({line["process"] for line in lines}) == 3
-    assert sum(line["message"].endswith("topics") and "committed" in line["message"] for line in lines) == 8
+    assert sum(line["message"].endswith("topics") and "committed" in line["message"] for line in lines) == 4
     assert f"exit code {watched['code']}" in lines[-1]["message"]
     assert KEY not in watched["stderr"]
 

@@ -82,6 +82,7 @@ def test_votes_win_back_what_a_judge_with_flips_loses(tmp_path, kind, gain: floa
     assert one.calls < three.calls < 3.3 * one.calls / max(one.recall, 0.3)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_three_scenarios_find_what_one_cannot(tmp_path):
     one = put(JudgeScenarios, Flips("flips", 0.1), tmp_path, votes=3, roles=("instructed",))
@@ -92,6 +93,7 @@ def test_three_scenarios_find_what_one_cannot(tmp_path):
     assert three.fooled < 0.05
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_shuffle_and_swap_take_the_reward_from_a_judge_that_takes_the_first(tmp_path, monkeypatch):
     shuffled = put(JudgeScenarios, First("first"), tmp_path, roles=("instructed",))
@@ -107,6 +109,7 @@ def test_shuffle_and_swap_take_the_reward_from_a_judge_that_takes_the_first(tmp_
     assert (swapped.accepted, swapped.fooled) == (0, 0.0)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [JudgeScenarios, JudgeRelevance, JudgePolarity])
 def test_only_fences_with_a_code_keep_commands_from_a_gullible_judge(tmp_path, monkeypatch, kind):

@@ -561,6 +561,7 @@ def servers():
     return {process for process in descendants("vllm.entrypoints") if "reaper" not in " ".join(process.cmdline())}
 
 
+@pytest.mark.long
 @needs_vllm
 def test_serve_true_is_asked_as_a_hosted_model_and_survives_a_kill(loop, settings):
     before = {*descendants("vllm.entrypoints"), *descendants("orphan_reaper.py")}

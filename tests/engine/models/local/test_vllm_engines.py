@@ -43,6 +43,7 @@ def settings(tmp_path, ray_home, monkeypatch):
     ray.shutdown()
 
 
+@pytest.mark.long
 def test_two_engines_answer_one_dies_and_none_is_left(settings):
     from foil.engine.models.local.engine_actors import EngineCalls, EngineCrew
 
