@@ -20,8 +20,7 @@ from foil.prompts.writing.material import WritingMaterial
 MOST_QUESTIONS = 3
 _QUESTION_WORDS = (3, 25)
 _INSTRUCTION_WORDS = (5, 320)
-_ROOM = (0.5, 2.0)
-"""How much shorter or longer than asked for a passage may be."""
+_ROOM = (0.5, 2.0)  # how much shorter or longer than asked for a passage may be
 _FRAGMENT = 0.35  # share of the words asked for, below which a passage is none
 _QUESTION_ECHO = 6
 _ANSWERS = re.compile(
