@@ -11,6 +11,7 @@ The questions are the demands of the instruction, short enough for a small model
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from foil.engine.errors import FaultyReply, UnreadableReplyError
@@ -113,8 +114,7 @@ class ContrastWriter(Stages):
         self._frames = frames
 
     async def questions(self, passage: Passage, second: Passage | None = None) -> Questions:
-        """Up to three questions that the passage answers besides the query, and as many that it leaves open; where
-        there is an other passage, those that it answers."""
+        """Up to three questions that the passage answers besides the query, and as many that the second one does."""
         kind = "pair_questions" if second else "questions"
         material, example = self.material, self._example(kind)
         sample = {"answered": example.demands, "open": (*example.demands_minus, *(() if second else example.bans))}
@@ -139,7 +139,8 @@ class ContrastWriter(Stages):
             )
 
         request = writing(prompt, 60, temperature=KEEPING_TEMPERATURE)
-        return await self.answer(request, Questions, "instruction_writer", mend=mend, problems=question_problems)
+        problems = partial(question_problems, of_pair=second is not None)
+        return await self.answer(request, Questions, "instruction_writer", mend=mend, problems=problems)
 
     async def instruction(self, demands: Demands, cell: GridCell, *, poisoned: bool = False, unlike: str = "") -> str:
         """An instruction that asks for these demands; `unlike` is the other one of the topic. Mere bans are put

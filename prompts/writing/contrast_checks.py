@@ -51,8 +51,7 @@ _ABOUT_THE_TASK = re.compile(
     re.IGNORECASE,
 )
 """Of a question that asks about the text itself, or whether it is right, which every text of use is."""
-_SAME_PROGRAM = 0.9
-"""Share of its runs of three words that a program may have from another: names and idioms recur."""
+_SAME_PROGRAM = 0.9  # share of its runs of three words that a program may have from another: names and idioms recur
 _SIDES = re.compile(r"\b(?:for|against|favou?r|pros?|cons?|support|oppos)")
 _AGAIN = 2 / 3
 _MOST_ALIKE = 0.8  # Jaccard, of content words
@@ -182,9 +181,9 @@ def _says_again(question: str, query: str) -> bool:
     return bool(own) and is_covered and len(own) >= _AGAIN * len(target)
 
 
-def question_problems(reply: Questions) -> Iterator[Problem]:
-    """A passage may answer nothing besides its query; without a question that it leaves open there is no contrast."""
-    if not reply.open:
+def question_problems(reply: Questions, *, of_pair: bool = False) -> Iterator[Problem]:
+    """A passage may answer nothing besides its query, but leaves a question open; one of a pair tells more."""
+    if not (reply.open or (of_pair and reply.answered)):
         advice = '"open" needs a short question about the same subject that the text leaves without any answer.'
         yield Problem("no_questions", "no usable question under 'open'", advice)
 

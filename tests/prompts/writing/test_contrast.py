@@ -144,6 +144,16 @@ def test_questions_of_a_passage(reply, due):
     assert (made if due else made.model_dump(mode="json")) == (due or reply)
 
 
+@pytest.mark.parametrize(
+    ("answered", "left", "due"),
+    [(["Who learns the trade there?"], [], ""), ([], ["Who learns the trade there?"], ""), ([], [], "no_questions")],
+)
+def test_of_a_pair_one_passage_may_tell_nothing_that_the_other_lacks(answered, left, due):
+    reply = {"answered": answered, "open": left}
+    made, _ = said(lambda w: w.questions(SEED.positives[0], SEED.negatives[0]), json.dumps(reply))
+    assert (made if due else made.model_dump(mode="json")) == (due or reply)
+
+
 class _OneList(Character):
     """Lists what the text answers, and only when it is corrected what the text leaves open, and then that alone."""
 
