@@ -34,9 +34,8 @@ from foil.trainer.settings import Instructions
 from foil.trainer.train.data.instructions import with_instructions
 
 REFERENCES = ("bm25", "base")
-"""What every system is compared with; differences are to the last."""
-DEFAULT_OUT = Path("evaluation")
-"""Where results and vectors go if no `--out` is given."""
+"""What every system is compared with; differences are to the last, where an order names no other base."""
+DEFAULT_OUT = Path("evaluation")  # where results and vectors go if no `--out` is given
 LIBRARIES = ("bm25s", "numpy", "sentence-transformers", "torch", "transformers")
 SECONDS_BETWEEN_NOTES = 5.0
 
@@ -51,6 +50,7 @@ class EvaluationOrder:
     measures: Sequence[str] = ()
     first: str = "bm25"
     out: Path = DEFAULT_OUT
+    base: str = REFERENCES[-1]
 
 
 def open_pool(systems: Sequence[str], settings: SystemSettings, vectors: Path, first: str) -> list[System]:
@@ -77,7 +77,7 @@ def evaluate_benchmarks(
     settings, sources = settings_from(order.overrides, SystemSettings), list(map(read_source, order.on))
     for name in order.measures:
         measure_named(name)
-    systems = open_pool(order.systems, settings, order.out / "vectors", order.first)
+    systems = open_pool((*order.systems, order.base), settings, order.out / "vectors", order.first)
     on_run = partial(_write_run, order.out / "runs") if keep_runs else _no_run
     rows: list[dict[str, Any]] = []
     for text, source in zip(order.on, sources, strict=True):
@@ -85,13 +85,13 @@ def evaluate_benchmarks(
         scores = list(score(benchmarks, systems, order.measures, settings.depth, on_run, bare=settings.bare))
         name = name_of(source) + ("" if instructions == "given" else f", {instructions} instructions")
         average, resamples = kind_named(source.kind).average, settings.resamples
-        outcomes = list(results(name, scores, REFERENCES[-1], average, resamples))
+        outcomes = list(results(name, scores, order.base, average, resamples))
         lines = dict(instruction_lines(scores, average, resamples))
         if not quiet:
             show_lines(text, lines)
-            show_results(text, outcomes, REFERENCES[-1])
+            show_results(text, outcomes, order.base)
         _say_missing(text, order.measures, outcomes)
-        details = _details(name, scores, systems, settings.depth)
+        details = _details(name, scores, systems, settings.depth, order.base)
         rows += [asdict(each) | _line_fields(each, lines) | details[each.system] for each in outcomes]
         keep(order.out / "results.jsonl", rows)
     _put_cards(published, rows)
@@ -101,7 +101,7 @@ def evaluate_benchmarks(
 
 
 def _details(
-    name: str, scores: Sequence[CollectionScores], systems: Sequence[System], depth: int
+    name: str, scores: Sequence[CollectionScores], systems: Sequence[System], depth: int, base: str
 ) -> dict[str, dict[str, Any]]:
     """Of each system what it is, what its LLMs cost, and whether it was chosen on this benchmark."""
     facts, details = {system.name: system.facts() for system in systems}, {}
@@ -111,7 +111,7 @@ def _details(
             say(f"{system.name} was chosen on {name}: its numbers there are no test")
         say_bills(bills)
         replies = {asker: {key: bill[key] for key in bill if key != "sent"} for asker, bill in bills.items()}
-        own = about(scores, facts, system.name, REFERENCES[-1], depth)
+        own = about(scores, facts, system.name, base, depth)
         details[system.name] = {"chosen_on": chosen, "replies": replies, **own}
     return details
 

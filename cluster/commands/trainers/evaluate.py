@@ -41,15 +41,14 @@ def evaluate(
     on: OnOption = None,
     measures: MeasuresOption = None,
     first: Annotated[str, typer.Option(help="What finds the documents that rerank:MODEL orders.")] = "bm25",
+    base: Annotated[str, typer.Option(help="With --on: the system that differences are to.")] = "base",
     runs: Annotated[bool, typer.Option("--runs", help="Write TREC runs to OUT/runs.")] = False,
     card: Annotated[bool, typer.Option("--card", help="Write the results into the cards of published models.")] = False,
     instructions: InstructionsOption = "given",
     prompts: PromptsOption = None,
     prompt_queries: Annotated[int, typer.Option(min=1, help="Queries of a collection that choose a prompt.")] = 10,
 ) -> None:
-    """Compare base and trained model on held-out topics, and on retrieval without instructions.
-
-    The numbers are kept in OUT/evaluation.json.
+    """Compare base and trained model on held-out topics and on plain retrieval; kept in OUT/evaluation.json.
 
     With --on, compare systems on published benchmarks with BM25 and the base model: a model's directory, a hub name,
     openai:MODEL@URL, rerank:MODEL. `foil benchmarks list` names the benchmarks. Results go to OUT/results.jsonl, those
@@ -64,7 +63,7 @@ def evaluate(
     if on:
         from foil.cluster.evaluations.benchmarks import DEFAULT_OUT, EvaluationOrder
 
-        order = EvaluationOrder(names, on, overrides or [], measures or [], first, out or DEFAULT_OUT)
+        order = EvaluationOrder(names, on, overrides or [], measures or [], first, out or DEFAULT_OUT, base)
         _compare(order, how, prompts, prompt_queries, runs=runs, card=card, as_json=as_json)
     elif len(names) == 1 and not (measures or runs or card or prompts):
         from foil.cluster.evaluations.topics import evaluate_job

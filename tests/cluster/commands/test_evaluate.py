@@ -139,3 +139,17 @@ def test_benchmarks_are_listed_and_shown(capsys, monkeypatch):
     assert run_command(app, ["benchmarks", "show", "mair"]) == 0
     assert "foil evaluate MODEL --on mair:FOLDER" in capsys.readouterr().out
     assert run_command(app, ["benchmarks", "show", "nosuch"]) == 2
+
+
+def test_differences_are_to_the_base_that_is_named(evaluated):
+    folder, arguments, first = evaluated
+    done = foil(*arguments[:-1], folder / "based", "--base", "bm25", "--json", env={"COLUMNS": "200"})
+    assert done.returncode == 0, done.stderr
+    for before, row in zip(json.loads(first.stdout), json.loads(done.stdout), strict=True):
+        assert (row["system"], row["value"]) == (before["system"], before["value"])
+        assert (row["difference"] == 0) >= (row["system"] == "bm25")
+    [base, other] = [
+        next(row["difference"] for row in json.loads(each.stdout) if row["system"] == name)
+        for each, name in ((first, "bm25"), (done, "base"))
+    ]
+    assert base == pytest.approx(-other)
