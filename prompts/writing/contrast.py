@@ -155,6 +155,7 @@ class ContrastWriter(Stages):
 
     async def _written(self, demands: Demands, cell: GridCell, poisoned: bool, unlike: str) -> str:
         material = self.material
+        least = 5 if cell.length == "brief" else 8
         style = cell.style if demands.bans or cell.style != "negation" else "plain"
         example = self._example(f"instruction {poisoned}", style)
         instructions = example.i_minus if poisoned else example.i_plus
@@ -175,7 +176,7 @@ class ContrastWriter(Stages):
             return await self.text(
                 writing(prompt, round(1.5 * WORDS[cell.length])),
                 "instruction_writer",
-                lambda text: instruction_problems(text, material.seed.query, demands, unlike),
+                lambda text: instruction_problems(text, material.seed.query, demands, unlike, least),
             )
         except (FaultyReply, UnreadableReplyError):
             if not self._frames:

@@ -19,7 +19,7 @@ from foil.prompts.writing.material import WritingMaterial
 
 MOST_QUESTIONS = 3
 _QUESTION_WORDS = (3, 25)
-_INSTRUCTION_WORDS = (5, 320)
+_MOST_WORDS = 320
 _ROOM = (0.5, 2.0)  # how much shorter or longer than asked for a passage may be
 _FRAGMENT = 0.35  # share of the words asked for, below which a passage is none
 _QUESTION_ECHO = 6
@@ -52,19 +52,19 @@ _ABOUT_THE_TASK = re.compile(
 )
 """Of a question that asks about the text itself, or whether it is right, which every text of use is."""
 _SAME_PROGRAM = 0.9  # share of its runs of three words that a program may have from another: names and idioms recur
-_SIDES = re.compile(r"\b(?:for|against|favou?r|pros?|cons?|support|oppos)")
-_AGAIN = 2 / 3
-_MOST_ALIKE = 0.8  # Jaccard, of content words
+_SIDES = re.compile(r"\b(?:(?:for|against|pros?|cons?)\b|favou?r|support|oppos)")
+_AGAIN, _MOST_ALIKE = 2 / 3, 0.8  # shares of content words; the second is Jaccard's
 
 
-def instruction_problems(text: str, query: str, demands: Demands, unlike: str) -> Iterator[Problem]:
-    """What no instruction may be; `unlike` is the other one of the topic."""
+def instruction_problems(text: str, query: str, demands: Demands, unlike: str, least: int = 8) -> Iterator[Problem]:
+    """What no instruction may be; `unlike` is the other one of the topic, `least` its fewest words."""
     words = len(text.split())
-    low, high = _INSTRUCTION_WORDS
-    if words < low:
+    if words < least:
         yield Problem("too_short", f"the instruction has {words} words", "It is too short. Say more of what is wanted.")
-    if words > high:
-        yield Problem("too_long", f"the instruction has {words} words", f"It has {words} words. Write {high} at most.")
+    if words > _MOST_WORDS:
+        yield Problem(
+            "too_long", f"the instruction has {words} words", f"It has {words} words. Write {_MOST_WORDS} at most."
+        )
     if label := _PROMPT_LABEL.search(text):
         advice = f"It goes on with {label[0]!r}, which is the task. Write what the person adds, and nothing else."
         yield Problem("speaks_of_task", f"it has the label {label[0]!r} of its task", advice)

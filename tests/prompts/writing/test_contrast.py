@@ -240,6 +240,11 @@ def test_an_instruction(text, due, marks):
         assert found == marks
 
 
+@pytest.mark.parametrize(("length", "due"), [("brief", "Tell me who learns it there."), ("medium", "too_short")])
+def test_a_line_is_enough_where_a_line_was_asked_for(length, due):
+    assert said(lambda w: w.instruction(DEMANDS, GridCell(length, "plain")), "Tell me who learns it there.")[0] == due
+
+
 def test_the_second_instruction_may_not_be_the_first():
     for again in (GOOD, GOOD.replace("anything", "all")):
         made, _ = said(lambda w, a=again: w.instruction(DEMANDS, GridCell("short", "plain"), unlike=a), GOOD)
@@ -367,7 +372,7 @@ def test_a_query_of_several_lines_holds_no_program():
 
 
 def test_an_instruction_that_no_turn_brought_is_put_together_from_its_questions_and_marked():
-    material, says = writing_material(SEED, passage_chars=2_000), Says("From an uncle.")
+    material, says = writing_material(SEED, passage_chars=2_000), Says("It is learnt from an uncle.")
     made = ContrastWriter(material, says, {}, frames=True)
     text = asyncio.run(made.instruction(DEMANDS, GridCell("medium", "plain")))
     assert all(question[1:] in text for question in (*DEMANDS.demands, *DEMANDS.bans))
