@@ -9,9 +9,8 @@ The questions are the demands of the instruction, short enough for a small model
 (attribute `demands`). Every stage is checked (`contrast_checks`), corrected in words and marked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from foil.engine.errors import FaultyReply, UnreadableReplyError
@@ -24,7 +23,7 @@ from foil.prompts.passages.answering import stems
 from foil.prompts.render import PromptTemplate, load
 from foil.prompts.sampling import KEEPING_TEMPERATURE, writing
 from foil.prompts.writing.answers import Questions
-from foil.prompts.writing.checks import OnFail, Reason
+from foil.prompts.writing.checks import OnFail, Problem, Reason
 from foil.prompts.writing.contrast_checks import (
     instruction_problems,
     mended_questions,
@@ -139,7 +138,10 @@ class ContrastWriter(Stages):
             )
 
         request = writing(prompt, 60, temperature=KEEPING_TEMPERATURE)
-        problems = partial(question_problems, of_pair=second is not None)
+
+        def problems(reply: Questions) -> Iterator[Problem]:  # of a pair a list may be left empty, not be of no use
+            return question_problems(reply, of_pair=bool(second) and not listed.open)
+
         return await self.answer(request, Questions, "instruction_writer", mend=mend, problems=problems)
 
     async def instruction(self, demands: Demands, cell: GridCell, *, poisoned: bool = False, unlike: str = "") -> str:

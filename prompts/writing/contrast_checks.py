@@ -133,11 +133,9 @@ def query_problems(text: str, query: str) -> Iterator[Problem]:
 
 def _is_same_instruction(text: str, counterpart: str, demands: Demands) -> bool:
     """Whether it has most of the other's words, of its own demands none that the other lacks, and says them alike."""
-    first, second, questions = stems(text), stems(counterpart), stems(" ".join((*demands.demands, *demands.bans)))
+    first, second, asks = stems(text), stems(counterpart), stems(" ".join((*demands.demands, *demands.bans)))
     alike = near_copy(text, [counterpart]) or len(first & second) > _MOST_ALIKE * len(first | second)
-    return (
-        bool(alike) and not (first - second) & questions and _bearing(text, demands) == _bearing(counterpart, demands)
-    )
+    return bool(alike) and not (first - second) & asks and _bearing(text, demands) == _bearing(counterpart, demands)
 
 
 def _bearing(text: str, demands: Demands) -> tuple[set[str], list[bool]]:

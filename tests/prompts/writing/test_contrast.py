@@ -146,7 +146,12 @@ def test_questions_of_a_passage(reply, due):
 
 @pytest.mark.parametrize(
     ("answered", "left", "due"),
-    [(["Who learns the trade there?"], [], ""), ([], ["Who learns the trade there?"], ""), ([], [], "no_questions")],
+    [
+        (["Who learns the trade there?"], [], ""),
+        ([], ["Who learns the trade there?"], ""),
+        ([], [], "no_questions"),
+        (["Who learns the trade there?"], ["The price"], "no_questions"),
+    ],
 )
 def test_of_a_pair_one_passage_may_tell_nothing_that_the_other_lacks(answered, left, due):
     reply = {"answered": answered, "open": left}
